@@ -263,6 +263,11 @@ class Calls(unittest.TestCase):
             self.assertFalse(service.check(QUESTION).degraded)
         self.assertFalse(asyncio.run(run(urls)).degraded)
 
+    def test_a_call_may_have_all_the_time_it_takes(self) -> None:
+        for ask in self.both():
+            (decision,) = ask(Services({"one.test": ok()}, timeout=math.inf), lambda one: one.check(QUESTION))
+            self.assertFalse(decision.degraded)
+
     def test_a_permit_is_lost_once_its_time_is_over_while_the_service_is_away_and_not_by_its_release(self) -> None:
         def serve(request: httpx.Request) -> httpx.Response:
             if request.url.path == "/v1/renew":

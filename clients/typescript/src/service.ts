@@ -5,6 +5,7 @@ import { isObject, list, object, questionJson, ServiceError, text } from "./answ
 import type { Decision, IdentifierLimit, Json, LimitResult, Question } from "./answers.ts";
 import { allowAll, type Fallback } from "./fallback.ts";
 import { sleep, type Fetch } from "./fetch.ts";
+import { TIMER_MAX_MS } from "./gate.ts";
 
 export interface ServiceOptions {
   /** URLs of the services, such as `http://127.0.0.1:8080`. Each is asked while those before it do not answer. */
@@ -169,7 +170,8 @@ export class Ratekeeper {
   async #call(path: string, body: Json, repeat: Repeat): Promise<Json> {
     const { timeoutMs = 100 } = this.#options;
     const timeout = new AbortController();
-    const timer = setTimeout(() => timeout.abort(new DOMException(`no answer within ${timeoutMs} ms`, "TimeoutError")), timeoutMs);
+    const end = (): void => timeout.abort(new DOMException(`no answer within ${timeoutMs} ms`, "TimeoutError"));
+    const timer = timeoutMs <= TIMER_MAX_MS ? setTimeout(end, timeoutMs) : undefined;
     try {
       return await this.#callInTurn(path, body, repeat, timeout.signal);
     } finally {
@@ -281,7 +283,7 @@ export class Permit implements AsyncDisposable {
           else if (Number.isFinite(this.#ends)) this.#ends = -Infinity;
         },
       );
-    }, Math.min(expiresAfterMs / 3, 2 ** 31 - 1));
+    }, Math.min(expiresAfterMs / 3, TIMER_MAX_MS));
     // A permit alone keeps no process alive.
     const timer = this.#timer as { unref?: () => void };
     timer.unref?.();

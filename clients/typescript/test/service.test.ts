@@ -131,6 +131,17 @@ test("an answer that is none of the service's is no denial", async () => {
   }
 });
 
+test("a call may have all the time it takes", async () => {
+  const fetch: Fetch = async (_input, init) => {
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    init?.signal?.throwIfAborted();
+    return json(ALLOW);
+  };
+  for (const timeoutMs of [Infinity, 2 ** 31]) {
+    assert.equal((await new Ratekeeper({ endpoints: "http://one.test", fetch, timeoutMs }).check(QUESTION)).degraded, false);
+  }
+});
+
 test("local limits count hits, and a denied request takes nothing", () => {
   let now = 0;
   const decide = localLimits([
