@@ -268,6 +268,23 @@ class Calls(unittest.TestCase):
             (decision,) = ask(Services({"one.test": ok()}, timeout=math.inf), lambda one: one.check(QUESTION))
             self.assertFalse(decision.degraded)
 
+    def test_a_service_that_refuses_a_call_has_answered_and_missed_none(self) -> None:
+        def check(one: Any) -> Any:
+            try:
+                return one.check(QUESTION)
+            except ServiceError:
+                return None
+
+        async def check_async(one: Any) -> Any:
+            with suppress(ServiceError):
+                return await one.check(QUESTION)
+
+        for ask, call in zip(self.both(), (check, check_async)):
+            statuses = itertools.cycle((500, 500, 400))
+            services = Services({"one.test": lambda: httpx.Response(next(statuses)), "two.test": ok()})  # noqa: B023
+            ask(services, *[call] * 6)
+            self.assertEqual(services.asked, ["one.test/v1/check"] * 6)
+
     def test_a_permit_is_lost_once_its_time_is_over_while_the_service_is_away_and_not_by_its_release(self) -> None:
         def serve(request: httpx.Request) -> httpx.Response:
             if request.url.path == "/v1/renew":

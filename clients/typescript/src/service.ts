@@ -191,7 +191,10 @@ export class Ratekeeper {
         endpoint.misses = 0;
         return answer;
       } catch (error) {
-        if (!isAway(error)) throw error;
+        if (!isAway(error)) {
+          endpoint.misses = 0;
+          throw error;
+        }
         last = error as ServiceError;
         const notDone = wasNotDone(last);
         endpoint.misses += 1;

@@ -142,6 +142,15 @@ test("a call may have all the time it takes", async () => {
   }
 });
 
+test("a service that refuses a call has answered: it has missed none", async () => {
+  const answers = [() => new Response(null, { status: 500 }), () => new Response(null, { status: 500 }), () => json({ code: "INVALID_ARGUMENT" }, 400)];
+  let calls = 0;
+  const { fetch, asked } = services({ "one.test": () => answers[calls++ % 3]?.() ?? json({}), "two.test": () => json(ALLOW) });
+  const service = new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch });
+  for (let checks = 0; checks < 6; checks++) await service.check(QUESTION).catch(() => {});
+  assert.deepEqual(asked, Array(6).fill("one.test/v1/check"));
+});
+
 test("local limits count hits, and a denied request takes nothing", () => {
   let now = 0;
   const decide = localLimits([

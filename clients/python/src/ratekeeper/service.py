@@ -287,6 +287,7 @@ def _read(endpoint: _Endpoint, status: int, answer: bytes) -> Json:
         return mapping(cast(object, body))
     refusal = ServiceError.read(status, body)
     if status < 500:
+        endpoint.misses = 0
         raise refusal
     # A proxy's 503 may come after the charge: only the service's own words count.
     away = _Away(endpoint, str(refusal), status == 503 and refusal.code in _NOT_DONE, status)
