@@ -41,6 +41,8 @@ const DOWN_MS = 1000;
 const MISSES_MAX = 3;
 /** The codes by which a service says that it did not carry out a call. */
 const NOT_DONE = new Set(["UNAVAILABLE", "RESOURCE_EXHAUSTED"]);
+/** The codes of errors of a connection that was not made, of Node and Bun. */
+const NOT_CONNECTED = new Set<unknown>(["ECONNREFUSED", "ENOTFOUND", "ConnectionRefused", "UND_ERR_CONNECT_TIMEOUT"]);
 
 interface Endpoint {
   readonly url: string;
@@ -305,6 +307,14 @@ function hasNoRoomForKeys(error: unknown): boolean {
 function wasNotDone(error: ServiceError): boolean {
   // A proxy's 503 may come after the charge: only the service's own words count.
   if (error.status !== undefined) return error.status === 503 && NOT_DONE.has((error.cause as ServiceError).code);
-  const codes = [error.cause, object(error.cause)["cause"]].map((cause) => object(cause)["code"]);
-  return codes.some((code) => code === "ECONNREFUSED" || code === "ENOTFOUND" || code === "ConnectionRefused");
+  return isOfConnecting(error.cause);
+}
+
+/** True for an error of a connection that was not made, or that one caused. */
+function isOfConnecting(error: unknown): boolean {
+  const { code, syscall, errors, cause } = object(error);
+  if (NOT_CONNECTED.has(code) || syscall === "connect" || syscall === "getaddrinfo") return true;
+  // Of several addresses of a host.
+  const each = list(errors);
+  return each.length > 0 ? each.every(isOfConnecting) : cause !== undefined && isOfConnecting(cause);
 }

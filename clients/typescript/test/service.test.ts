@@ -151,6 +151,18 @@ test("a service that refuses a call has answered: it has missed none", async () 
   assert.deepEqual(asked, Array(6).fill("one.test/v1/check"));
 });
 
+test("a connection that cannot be made carries out nothing, whatever the reason", async () => {
+  const failed = (code: string, syscall: string): Error => Object.assign(new Error(code), { code, syscall });
+  const [noRoute, refusal, noName, reset] = [failed("ENETUNREACH", "connect"), failed("ECONNREFUSED", "connect"), failed("EAI_AGAIN", "getaddrinfo"), failed("EPIPE", "write")];
+  const both = (errors: Error[]): Error => Object.assign(new AggregateError(errors), { code: "ENETUNREACH" });
+  const causes: [Error, number][] = [[noRoute, 2], [noName, 2], [both([noRoute, refusal]), 2], [both([noRoute, reset]), 1], [reset, 1]];
+  for (const [cause, asks] of causes) {
+    const { fetch, asked } = services({ "one.test": () => { throw new TypeError("fetch failed", { cause }); }, "two.test": () => json(ALLOW) });
+    const decision = await new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch }).check(QUESTION);
+    assert.deepEqual([decision.degraded, asked.length], [asks === 1, asks], cause.message);
+  }
+});
+
 test("local limits count hits, and a denied request takes nothing", () => {
   let now = 0;
   const decide = localLimits([
