@@ -381,6 +381,21 @@ class Calls(unittest.TestCase):
         with service.permit(QUESTION):
             service.close()
 
+    def test_an_acquire_that_is_repeated_without_its_key_has_no_more_time(self) -> None:
+        left: list[float] = []
+
+        def serve(request: httpx.Request) -> httpx.Response:
+            left.append(request.extensions["timeout"].get("read"))
+            if "idempotency_key" not in json.loads(request.content):
+                return ok(permit="p")()
+            time.sleep(0.01)
+            return httpx.Response(503, json={"code": "RESOURCE_EXHAUSTED"})
+
+        with Ratekeeper("http://one.test", timeout=10, transport=httpx.MockTransport(serve)) as service:
+            self.assertIsNotNone(service.acquire(QUESTION).permit)
+        first, second = left
+        self.assertLessEqual(second, first - 0.01)
+
     def test_a_permit_that_was_granted_in_an_answer_that_came_late_is_given_back(self) -> None:
         released = threading.Event()
         acquires: list[str] = []

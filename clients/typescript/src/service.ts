@@ -93,11 +93,11 @@ export class Ratekeeper {
     const body = { ...questionJson(question), idempotency_key: crypto.randomUUID() };
     let answer: Json;
     try {
-      answer = await this.#call("acquire", body, "charged").catch((error: unknown) => {
+      answer = await this.#inTime((signal) => this.#callInTurn("acquire", body, "charged", signal).catch((error: unknown) => {
         if (!hasNoRoomForKeys(error)) throw error;
         // A permit matters more than a key.
-        return this.#call("acquire", { ...body, idempotency_key: undefined }, "charged");
-      });
+        return this.#callInTurn("acquire", { ...body, idempotency_key: undefined }, "charged", signal);
+      }));
     } catch (error) {
       if (!isAway(error)) throw error;
       // The service may have granted it all the same.
@@ -170,12 +170,16 @@ export class Ratekeeper {
 
   /** Calls within the time that a call may take. */
   async #call(path: string, body: Json, repeat: Repeat): Promise<Json> {
+    return await this.#inTime((signal) => this.#callInTurn(path, body, repeat, signal));
+  }
+
+  async #inTime(call: (signal: AbortSignal) => Promise<Json>): Promise<Json> {
     const { timeoutMs = 100 } = this.#options;
     const timeout = new AbortController();
     const end = (): void => timeout.abort(new DOMException(`no answer within ${timeoutMs} ms`, "TimeoutError"));
     const timer = timeoutMs <= TIMER_MAX_MS ? setTimeout(end, timeoutMs) : undefined;
     try {
-      return await this.#callInTurn(path, body, repeat, timeout.signal);
+      return await call(timeout.signal);
     } finally {
       clearTimeout(timer);
     }

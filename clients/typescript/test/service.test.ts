@@ -296,6 +296,16 @@ test("a permit that was certainly not granted is not looked for", async (t) => {
   assert.deepEqual(asked, ["one.test/v1/acquire"]);
 });
 
+test("an acquire that is repeated without its key has no more time", async () => {
+  const signals: unknown[] = [];
+  const fetch: Fetch = async (_input, init) => {
+    signals.push(init?.signal);
+    return signals.length === 1 ? json({ code: "RESOURCE_EXHAUSTED" }, 503) : json({ ...ALLOW, permit: "p" });
+  };
+  assert.ok((await new Ratekeeper({ endpoints: "http://one.test", fetch }).acquire(QUESTION)).permit);
+  assert.ok(signals[0] && signals[0] === signals[1]);
+});
+
 test("a permit that was granted in an answer that came late is given back", async () => {
   const released = Promise.withResolvers<unknown>();
   let acquires = 0;

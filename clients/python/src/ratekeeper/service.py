@@ -125,10 +125,10 @@ class _Calls:
         self._timeout = timeout
         self._fallback = fallback
 
-    def _call(self, path: str, body: Json, is_harmless: bool) -> _Steps[Json]:
+    def _call(self, path: str, body: Json, is_harmless: bool, deadline: Optional[float] = None) -> _Steps[Json]:
         """Calls one service after another until one answers."""
-        deadline = time.monotonic() + self._timeout
         now = time.monotonic()
+        deadline = now + self._timeout if deadline is None else deadline
         in_turn = sorted(self._endpoints, key=lambda endpoint: endpoint.down_until > now)
         for endpoint in in_turn:
             try:
@@ -173,14 +173,15 @@ class _Calls:
         return Decision.read((yield from self._call("peek", question.json(), True)))
 
     def _acquire(self, body: Json) -> _Steps[Json]:
+        deadline = time.monotonic() + self._timeout
         try:
-            return (yield from self._call("acquire", body, False))
+            return (yield from self._call("acquire", body, False, deadline))
         except _Away as away:
             if away.reason != "RESOURCE_EXHAUSTED":
                 raise
             # A permit matters more than a key.
             keyless = {name: part for name, part in body.items() if name != "idempotency_key"}
-            return (yield from self._call("acquire", keyless, False))
+            return (yield from self._call("acquire", keyless, False, deadline))
 
     def _release(self, permit: str) -> _Steps[bool]:
         return (yield from self._call("release", {"permit": permit}, True)).get("was_held") is True
