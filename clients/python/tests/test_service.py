@@ -10,6 +10,7 @@ import threading
 import time
 import unittest
 from contextlib import suppress
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, AsyncIterator, Callable, Iterator, Mapping, Union
 
@@ -414,6 +415,15 @@ class Calls(unittest.TestCase):
             self.assertEqual((acquired.decision, acquired.permit), (allow_all(QUESTION), None))
             self.assertTrue(released.wait(30))
         self.assertEqual(len(set(acquires)), 1)
+
+
+class Headers(unittest.TestCase):
+    def test_headers_of_a_decision_are_those_of_the_ietf_draft(self) -> None:
+        denied = Decision(False, policy="quick", remaining=0, retry_after_ms=1200, reset_after_ms=6500)
+        self.assertEqual(denied.headers(), [("RateLimit", '"quick";r=0;t=2'), ("Retry-After", "2")])
+        # A request that never passes: its cost is more than the limit.
+        self.assertEqual(replace(denied, retry_after_ms=None).headers(), [("RateLimit", '"quick";r=0;t=7')])
+        self.assertEqual(replace(denied, allowed=True).headers(), [("RateLimit", '"quick";r=0;t=7')])
 
 
 class Local(unittest.TestCase):

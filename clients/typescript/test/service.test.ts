@@ -333,4 +333,7 @@ test("headers of a decision are those of the IETF draft", () => {
     ["RateLimit", '"quick";r=0;t=2'],
     ["Retry-After", "2"],
   ]);
+  // A request that never passes: its cost is more than the limit.
+  const never = { ...denied, retryAfterMs: undefined, resetAfterMs: 6500 };
+  assert.deepEqual(rateLimitHeaders(never).slice(1), [["RateLimit", '"quick";r=0;t=7']]);
 });
