@@ -1,6 +1,8 @@
 import unittest
-from typing import Callable, Sequence
+from typing import Callable, Optional, Sequence
 
+from ratekeeper import read_rate_limit_info
+from ratekeeper._pacer import Lane, Pacer, Ticket
 from simulation import FixedWindow, Limiter, Simulation, SlidingLog, TokenBucket
 
 SECOND = 1000
@@ -57,6 +59,31 @@ class Pacing(unittest.TestCase):
         result = Simulation([FixedWindow("a", lambda: 50, SECOND)], 10, [50], requests=50, start_ms=0).run()
         self.assertEqual(result.passed, 50)
         self.assertLess(result.ended_at, 60)
+
+    def test_a_request_that_ends_what_is_done_after_denials_without_a_name_is_settled_for_the_other_limits_too(self) -> None:
+        pacer, now = Pacer(), 0.0
+
+        def take(route: str) -> Ticket:
+            nonlocal now
+            now += 100_000
+            taken = pacer.take(Lane("b", route), now)
+            assert isinstance(taken, Ticket), taken
+            return taken
+
+        def answer(ticket: Ticket, status: int, left: Optional[int] = None) -> None:
+            told = [("ratelimit-policy", '"p";q=9;w=3600'), ("ratelimit", f'"p";r={left};t=3600')]
+            pacer.answered(ticket, read_rate_limit_info(status, [] if left is None else told), now)
+
+        answer(take("plain"), 429)
+        for _ in range(7):
+            answer(take("plain"), 200)
+        last = take("plain")
+        answer(take("limited"), 200, 0)
+        answer(last, 200)
+        now += 3_600_000
+        answer(take("limited"), 200, 5)
+        for _ in range(5):
+            take("limited")
 
 
 if __name__ == "__main__":

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+import math
 import threading
 import time
 import unittest
 from contextlib import suppress
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, AsyncIterator, Callable, Iterator, Mapping, Union
 
@@ -261,6 +264,139 @@ class Calls(unittest.TestCase):
             self.assertFalse(service.check(QUESTION).degraded)
         self.assertFalse(asyncio.run(run(urls)).degraded)
 
+    def test_a_call_may_have_all_the_time_it_takes(self) -> None:
+        for ask in self.both():
+            (decision,) = ask(Services({"one.test": ok()}, timeout=math.inf), lambda one: one.check(QUESTION))
+            self.assertFalse(decision.degraded)
+
+    def test_a_service_that_refuses_a_call_has_answered_and_missed_none(self) -> None:
+        def check(one: Any) -> Any:
+            try:
+                return one.check(QUESTION)
+            except ServiceError:
+                return None
+
+        async def check_async(one: Any) -> Any:
+            with suppress(ServiceError):
+                return await one.check(QUESTION)
+
+        for ask, call in zip(self.both(), (check, check_async)):
+            statuses = itertools.cycle((500, 500, 400))
+            services = Services({"one.test": lambda: httpx.Response(next(statuses)), "two.test": ok()})  # noqa: B023
+            ask(services, *[call] * 6)
+            self.assertEqual(services.asked, ["one.test/v1/check"] * 6)
+
+    def test_a_permit_is_lost_once_its_time_is_over_while_the_service_is_away_and_not_by_its_release(self) -> None:
+        def serve(request: httpx.Request) -> httpx.Response:
+            if request.url.path == "/v1/renew":
+                return broken()
+            return ok(permit="p", expires_after_ms=next(expires), was_held=True)()
+
+        async def serve_async(request: httpx.Request) -> httpx.Response:
+            return serve(request)
+
+        async def run() -> None:
+            async with AsyncRatekeeper("http://one.test", transport=httpx.MockTransport(serve_async)) as service:
+                lost = (await service.acquire(QUESTION)).permit
+                assert lost
+                end = time.monotonic() + 10
+                while not lost.is_lost and time.monotonic() < end:
+                    await asyncio.sleep(0.001)
+                held = (await service.acquire(QUESTION)).permit
+                assert held
+                for permit, is_lost in ((lost, True), (held, False)):
+                    self.assertEqual(permit.is_lost, is_lost)
+                    await permit.release()
+                    self.assertEqual(permit.is_lost, is_lost)
+
+        expires = itertools.chain([60], itertools.repeat(60_000))
+        with Ratekeeper("http://one.test", transport=httpx.MockTransport(serve)) as service:
+            lost = service.acquire(QUESTION).permit
+            assert lost
+            end = time.monotonic() + 10
+            while not lost.is_lost and time.monotonic() < end:
+                time.sleep(0.001)
+            held = service.acquire(QUESTION).permit
+            assert held
+            for permit, is_lost in ((lost, True), (held, False)):
+                self.assertEqual(permit.is_lost, is_lost)
+                permit.release()
+                self.assertEqual(permit.is_lost, is_lost)
+        expires = itertools.chain([60], itertools.repeat(60_000))
+        asyncio.run(asyncio.wait_for(run(), 30))
+
+    def test_a_permit_that_was_certainly_not_granted_is_not_looked_for(self) -> None:
+        before = threading.active_count()
+        services = Services({"one.test": refused})
+        self.assertEqual(services.sync(lambda one: (one.acquire(QUESTION).permit, threading.active_count())), [(None, before)])
+
+        async def acquire(one: AsyncRatekeeper) -> Any:
+            return (await one.acquire(QUESTION)).permit, len(asyncio.all_tasks())
+
+        self.assertEqual(services.asyncio(acquire), [(None, 1)])
+
+    def test_a_permit_of_a_cancelled_acquire_is_given_back(self) -> None:
+        keys: list[str] = []
+
+        async def run() -> None:
+            begun, released = asyncio.Event(), asyncio.Event()
+
+            async def serve(request: httpx.Request) -> httpx.Response:
+                if request.url.path == "/v1/release":
+                    released.set()
+                    return httpx.Response(200, json={"was_held": True})
+                keys.append(json.loads(request.content)["idempotency_key"])
+                begun.set()
+                if len(keys) == 1:
+                    await asyncio.Event().wait()
+                return ok(permit="p", expires_after_ms=60_000)()
+
+            async with AsyncRatekeeper("http://one.test", timeout=60, transport=httpx.MockTransport(serve)) as service:
+                task = asyncio.create_task(service.acquire(QUESTION))
+                await begun.wait()
+                task.cancel()
+                with self.assertRaises(asyncio.CancelledError):
+                    await task
+                await asyncio.wait_for(released.wait(), 30)
+
+        asyncio.run(run())
+        self.assertEqual(keys, keys[:1] * 2)
+
+    def test_a_permit_may_outlive_its_client(self) -> None:
+        def serve(request: httpx.Request) -> httpx.Response:
+            return ok(permit="p", expires_after_ms=60_000)()
+
+        async def serve_async(request: httpx.Request) -> httpx.Response:
+            return serve(request)
+
+        async def run() -> None:
+            service = AsyncRatekeeper("http://one.test", transport=httpx.MockTransport(serve_async))
+            async with service.permit(QUESTION):
+                await service.aclose()
+            with self.assertRaises(ServiceError) as closed:
+                await service.check(QUESTION)
+            self.assertEqual(closed.exception.code, "CLOSED")
+
+        asyncio.run(run())
+        service = Ratekeeper("http://one.test", transport=httpx.MockTransport(serve))
+        with service.permit(QUESTION):
+            service.close()
+
+    def test_an_acquire_that_is_repeated_without_its_key_has_no_more_time(self) -> None:
+        left: list[float] = []
+
+        def serve(request: httpx.Request) -> httpx.Response:
+            left.append(request.extensions["timeout"].get("read"))
+            if "idempotency_key" not in json.loads(request.content):
+                return ok(permit="p")()
+            time.sleep(0.01)
+            return httpx.Response(503, json={"code": "RESOURCE_EXHAUSTED"})
+
+        with Ratekeeper("http://one.test", timeout=10, transport=httpx.MockTransport(serve)) as service:
+            self.assertIsNotNone(service.acquire(QUESTION).permit)
+        first, second = left
+        self.assertLessEqual(second, first - 0.01)
+
     def test_a_permit_that_was_granted_in_an_answer_that_came_late_is_given_back(self) -> None:
         released = threading.Event()
         acquires: list[str] = []
@@ -279,6 +415,15 @@ class Calls(unittest.TestCase):
             self.assertEqual((acquired.decision, acquired.permit), (allow_all(QUESTION), None))
             self.assertTrue(released.wait(30))
         self.assertEqual(len(set(acquires)), 1)
+
+
+class Headers(unittest.TestCase):
+    def test_headers_of_a_decision_are_those_of_the_ietf_draft(self) -> None:
+        denied = Decision(False, policy="quick", remaining=0, retry_after_ms=1200, reset_after_ms=6500)
+        self.assertEqual(denied.headers(), [("RateLimit", '"quick";r=0;t=2'), ("Retry-After", "2")])
+        # A request that never passes: its cost is more than the limit.
+        self.assertEqual(replace(denied, retry_after_ms=None).headers(), [("RateLimit", '"quick";r=0;t=7')])
+        self.assertEqual(replace(denied, allowed=True).headers(), [("RateLimit", '"quick";r=0;t=7')])
 
 
 class Local(unittest.TestCase):

@@ -51,7 +51,7 @@ export function rateLimitHeaders(decision: Decision): [string, string][] {
   });
   if (listed.length > 0) headers.push(["RateLimit-Policy", listed.join(", ")]);
   if (policy !== undefined && remaining !== undefined) {
-    const wait = Math.ceil(((allowed ? resetAfterMs : retryAfterMs) ?? 0) / 1000);
+    const wait = Math.ceil(((allowed ? resetAfterMs : (retryAfterMs ?? resetAfterMs)) ?? 0) / 1000);
     headers.push(["RateLimit", `${quoted(policy)};r=${remaining};t=${wait}`]);
   }
   if (!allowed && retryAfterMs !== undefined) headers.push(["Retry-After", String(Math.max(1, Math.ceil(retryAfterMs / 1000)))]);

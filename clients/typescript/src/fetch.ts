@@ -73,9 +73,9 @@ class Client {
     const deadline = performance.now() + budgetMs;
     for (let attempt = 0; ; attempt++) {
       const isLast = !mayRetry || attempt >= retries;
-      const ticket = await this.#enter(lane, deadline, signal);
       // A body can be read once: later attempts need a copy.
       const sent = request && !isLast ? request.clone() : input;
+      const ticket = await this.#enter(lane, deadline, signal);
       let answer: Answer | undefined;
       try {
         answer = await this.#exchange(sent, init, lane, ticket, deadline, signal);
@@ -100,7 +100,12 @@ class Client {
     const begun = performance.now();
     const ticket = await this.#gate.enter(lane, deadline, signal);
     const waitedMs = ticket.sentAt - begun;
-    if (waitedMs >= 1) this.#tell({ type: "paced", lane, waitedMs });
+    try {
+      if (waitedMs >= 1) this.#tell({ type: "paced", lane, waitedMs });
+    } catch (error) {
+      this.#gate.lost(ticket);
+      throw error;
+    }
     return ticket;
   }
 

@@ -35,7 +35,7 @@ interface Queue {
 }
 
 /** The longest time that a timer can be set to. */
-const TIMER_MAX_MS = 2 ** 31 - 1;
+export const TIMER_MAX_MS = 2 ** 31 - 1;
 
 /**
  * What the workers of a process share, so that together they keep to a server's limits: give one to several clients of one

@@ -108,7 +108,7 @@ export class Pacer {
     }
     const limits = isUnnamed ? [this.#unnamed(lane.budget, info.denied)] : told;
     if (limits.some((limit) => limit === undefined)) {
-      this.#forget(budget, ticket);
+      this.#forget(budget, ticket, now);
       return;
     }
     const keys = this.#learn(budget, ticket, limits as LimitInfo[], info, now);
@@ -155,8 +155,9 @@ export class Pacer {
     return { ...unknown, name: UNNAMED, unit: "requests", remaining: denied ? undefined : grown };
   }
 
-  #forget(budget: Budget, ticket: Ticket): void {
+  #forget(budget: Budget, ticket: Ticket, now: number): void {
     budget.policies.delete(keyOf({ name: UNNAMED, partition: undefined, unit: "requests" }));
+    for (const policy of budget.policies.values()) policy.passed(ticket, now);
     remember(budget.routes, ticket.lane.route, { policies: [] });
     budget.latest = [];
   }

@@ -5,6 +5,7 @@ import { isObject, list, object, questionJson, ServiceError, text } from "./answ
 import type { Decision, IdentifierLimit, Json, LimitResult, Question } from "./answers.ts";
 import { allowAll, type Fallback } from "./fallback.ts";
 import { sleep, type Fetch } from "./fetch.ts";
+import { TIMER_MAX_MS } from "./gate.ts";
 
 export interface ServiceOptions {
   /** URLs of the services, such as `http://127.0.0.1:8080`. Each is asked while those before it do not answer. */
@@ -40,6 +41,8 @@ const DOWN_MS = 1000;
 const MISSES_MAX = 3;
 /** The codes by which a service says that it did not carry out a call. */
 const NOT_DONE = new Set(["UNAVAILABLE", "RESOURCE_EXHAUSTED"]);
+/** The codes of errors of a connection that was not made, of Node and Bun. */
+const NOT_CONNECTED = new Set<unknown>(["ECONNREFUSED", "ENOTFOUND", "ConnectionRefused", "UND_ERR_CONNECT_TIMEOUT"]);
 
 interface Endpoint {
   readonly url: string;
@@ -90,15 +93,15 @@ export class Ratekeeper {
     const body = { ...questionJson(question), idempotency_key: crypto.randomUUID() };
     let answer: Json;
     try {
-      answer = await this.#call("acquire", body, "charged").catch((error: unknown) => {
+      answer = await this.#inTime((signal) => this.#callInTurn("acquire", body, "charged", signal).catch((error: unknown) => {
         if (!hasNoRoomForKeys(error)) throw error;
         // A permit matters more than a key.
-        return this.#call("acquire", { ...body, idempotency_key: undefined }, "charged");
-      });
+        return this.#callInTurn("acquire", { ...body, idempotency_key: undefined }, "charged", signal);
+      }));
     } catch (error) {
       if (!isAway(error)) throw error;
       // The service may have granted it all the same.
-      void this.#giveBack(body);
+      if (!wasNotDone(error as ServiceError)) void this.#giveBack(body);
       return { decision: this.#fallback(question), permit: undefined };
     }
     const token = text(answer["permit"]);
@@ -167,11 +170,16 @@ export class Ratekeeper {
 
   /** Calls within the time that a call may take. */
   async #call(path: string, body: Json, repeat: Repeat): Promise<Json> {
+    return await this.#inTime((signal) => this.#callInTurn(path, body, repeat, signal));
+  }
+
+  async #inTime(call: (signal: AbortSignal) => Promise<Json>): Promise<Json> {
     const { timeoutMs = 100 } = this.#options;
     const timeout = new AbortController();
-    const timer = setTimeout(() => timeout.abort(new DOMException(`no answer within ${timeoutMs} ms`, "TimeoutError")), timeoutMs);
+    const end = (): void => timeout.abort(new DOMException(`no answer within ${timeoutMs} ms`, "TimeoutError"));
+    const timer = timeoutMs <= TIMER_MAX_MS ? setTimeout(end, timeoutMs) : undefined;
     try {
-      return await this.#callInTurn(path, body, repeat, timeout.signal);
+      return await call(timeout.signal);
     } finally {
       clearTimeout(timer);
     }
@@ -189,7 +197,10 @@ export class Ratekeeper {
         endpoint.misses = 0;
         return answer;
       } catch (error) {
-        if (!isAway(error)) throw error;
+        if (!isAway(error)) {
+          endpoint.misses = 0;
+          throw error;
+        }
         last = error as ServiceError;
         const notDone = wasNotDone(last);
         endpoint.misses += 1;
@@ -241,22 +252,25 @@ export class Permit implements AsyncDisposable {
   readonly token: string;
   readonly #service: Ratekeeper;
   #timer: ReturnType<typeof setTimeout> | undefined;
-  #isLost = false;
+  /** When it ends; infinite once it is released, and negative once it is lost. */
+  #ends: number;
 
   constructor(service: Ratekeeper, token: string, expiresAfterMs: number) {
     this.#service = service;
     this.token = token;
+    this.#ends = expiresAfterMs > 0 ? performance.now() + expiresAfterMs : Infinity;
     this.#renewLater(expiresAfterMs);
   }
 
   /** True if it could not be renewed in time: another request may have its place. */
   get isLost(): boolean {
-    return this.#isLost;
+    return performance.now() >= this.#ends;
   }
 
   /** Releases it; true if it was held until now. Releasing twice is harmless. */
   async release(): Promise<boolean> {
     clearTimeout(this.#timer);
+    this.#ends = this.isLost ? -Infinity : Infinity;
     return await this.#service.release(this.token);
   }
 
@@ -265,14 +279,20 @@ export class Permit implements AsyncDisposable {
   }
 
   #renewLater(expiresAfterMs: number): void {
-    if (expiresAfterMs <= 0) return;
+    if (expiresAfterMs <= 0 || !Number.isFinite(this.#ends)) return;
     this.#timer = setTimeout(() => {
       this.#service.renew(this.token).then(
-        (left) => this.#renewLater(left),
-        // It may still be held if the service is away.
-        (error: unknown) => (isAway(error) ? this.#renewLater(expiresAfterMs) : (this.#isLost = true)),
+        (left) => {
+          if (Number.isFinite(this.#ends)) this.#ends = performance.now() + left;
+          this.#renewLater(left);
+        },
+        (error: unknown) => {
+          // It may still be held if the service is away.
+          if (isAway(error)) this.#renewLater(expiresAfterMs);
+          else if (Number.isFinite(this.#ends)) this.#ends = -Infinity;
+        },
       );
-    }, Math.min(expiresAfterMs / 3, 2 ** 31 - 1));
+    }, Math.min(expiresAfterMs / 3, TIMER_MAX_MS));
     // A permit alone keeps no process alive.
     const timer = this.#timer as { unref?: () => void };
     timer.unref?.();
@@ -291,6 +311,14 @@ function hasNoRoomForKeys(error: unknown): boolean {
 function wasNotDone(error: ServiceError): boolean {
   // A proxy's 503 may come after the charge: only the service's own words count.
   if (error.status !== undefined) return error.status === 503 && NOT_DONE.has((error.cause as ServiceError).code);
-  const codes = [error.cause, object(error.cause)["cause"]].map((cause) => object(cause)["code"]);
-  return codes.some((code) => code === "ECONNREFUSED" || code === "ENOTFOUND" || code === "ConnectionRefused");
+  return isOfConnecting(error.cause);
+}
+
+/** True for an error of a connection that was not made, or that one caused. */
+function isOfConnecting(error: unknown): boolean {
+  const { code, syscall, errors, cause } = object(error);
+  if (NOT_CONNECTED.has(code) || syscall === "connect" || syscall === "getaddrinfo") return true;
+  // Of several addresses of a host.
+  const each = list(errors);
+  return each.length > 0 ? each.every(isOfConnecting) : cause !== undefined && isOfConnecting(cause);
 }

@@ -199,6 +199,19 @@ test("concurrency is bounded", async () => {
   assert.equal(most, 3);
 });
 
+test("a request that fails before it is sent keeps no place", async () => {
+  const used = new Request(URL_1, { method: "PUT", body: "x" });
+  await used.text();
+  const told = status(200, { ratelimit: '"s";r=0;t=1' });
+  const onEvent = ({ type }: FetchEvent): void => { if (type === "paced") throw new Error("no such metric"); };
+  const { fetch } = server(told, ok);
+  const gate = new Gate({ concurrency: 1 });
+  await createFetch({ fetch, gate })(URL_1);
+  await assert.rejects(createFetch({ fetch, gate, onEvent })(URL_1), /no such metric/);
+  await assert.rejects(createFetch({ fetch, gate })(used), TypeError);
+  assert.equal((await createFetch({ fetch, gate, budgetMs: 10_000 })(URL_1)).status, 200);
+});
+
 test("events tell what was waited for and what was understood", async () => {
   const events: FetchEvent[] = [];
   const told = status(200, { "ratelimit-policy": '"s";q=1;w=1', ratelimit: '"s";r=0;t=1' });

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { readRateLimitInfo } from "../src/index.ts";
+import { Pacer, type Ticket } from "../src/pacer.ts";
 import { fixedWindow, simulate, slidingLog, tokenBucket, type Limiter } from "./simulation.ts";
 
 const SECOND = 1000;
@@ -72,4 +74,25 @@ test("a batch within the limit takes no longer than its answers, but for the fir
   const result = simulate({ limiters: [fixedWindow("a", () => 50, SECOND)], forMs: RUN, latencyMs: 10, clients: [50], requests: 50, startMs: 0 });
   assert.equal(result.passed, 50);
   assert.ok(result.endedAt < 60, JSON.stringify(result));
+});
+
+test("a request that ends what is done after denials without a name is settled for the other limits too", () => {
+  const pacer = new Pacer();
+  let now = 0;
+  const take = (route: string): Ticket => {
+    const taken = pacer.take({ budget: "b", route }, (now += 100_000));
+    assert.ok("sentAt" in taken);
+    return taken;
+  };
+  const answer = (ticket: Ticket, status: number, headers: Record<string, string> = {}): void =>
+    pacer.answered(ticket, readRateLimitInfo(status, Object.entries(headers)), now);
+  answer(take("plain"), 429);
+  for (let passed = 0; passed < 7; passed++) answer(take("plain"), 200);
+  const last = take("plain");
+  const told = (left: number) => ({ "ratelimit-policy": '"p";q=9;w=3600', ratelimit: `"p";r=${left};t=3600` });
+  answer(take("limited"), 200, told(0));
+  answer(last, 200);
+  now += 3_600_000;
+  answer(take("limited"), 200, told(5));
+  for (let left = 5; left > 0; left--) take("limited");
 });

@@ -131,6 +131,38 @@ test("an answer that is none of the service's is no denial", async () => {
   }
 });
 
+test("a call may have all the time it takes", async () => {
+  const fetch: Fetch = async (_input, init) => {
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    init?.signal?.throwIfAborted();
+    return json(ALLOW);
+  };
+  for (const timeoutMs of [Infinity, 2 ** 31]) {
+    assert.equal((await new Ratekeeper({ endpoints: "http://one.test", fetch, timeoutMs }).check(QUESTION)).degraded, false);
+  }
+});
+
+test("a service that refuses a call has answered: it has missed none", async () => {
+  const answers = [() => new Response(null, { status: 500 }), () => new Response(null, { status: 500 }), () => json({ code: "INVALID_ARGUMENT" }, 400)];
+  let calls = 0;
+  const { fetch, asked } = services({ "one.test": () => answers[calls++ % 3]?.() ?? json({}), "two.test": () => json(ALLOW) });
+  const service = new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch });
+  for (let checks = 0; checks < 6; checks++) await service.check(QUESTION).catch(() => {});
+  assert.deepEqual(asked, Array(6).fill("one.test/v1/check"));
+});
+
+test("a connection that cannot be made carries out nothing, whatever the reason", async () => {
+  const failed = (code: string, syscall: string): Error => Object.assign(new Error(code), { code, syscall });
+  const [noRoute, refusal, noName, reset] = [failed("ENETUNREACH", "connect"), failed("ECONNREFUSED", "connect"), failed("EAI_AGAIN", "getaddrinfo"), failed("EPIPE", "write")];
+  const both = (errors: Error[]): Error => Object.assign(new AggregateError(errors), { code: "ENETUNREACH" });
+  const causes: [Error, number][] = [[noRoute, 2], [noName, 2], [both([noRoute, refusal]), 2], [both([noRoute, reset]), 1], [reset, 1]];
+  for (const [cause, asks] of causes) {
+    const { fetch, asked } = services({ "one.test": () => { throw new TypeError("fetch failed", { cause }); }, "two.test": () => json(ALLOW) });
+    const decision = await new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch }).check(QUESTION);
+    assert.deepEqual([decision.degraded, asked.length], [asks === 1, asks], cause.message);
+  }
+});
+
 test("local limits count hits, and a denied request takes nothing", () => {
   let now = 0;
   const decide = localLimits([
@@ -213,6 +245,67 @@ test("a permit is renewed every third of its time, and lost when it is not held 
   assert.equal(renewals, 3);
 });
 
+test("a permit is lost once its time is over while the service is away, and not by its release", async () => {
+  const renewing = Promise.withResolvers<void>();
+  let isAway = true;
+  const fetch: Fetch = async (input) => {
+    if (!String(input).endsWith("/renew")) return json({ ...ALLOW, permit: "p", expires_after_ms: isAway ? 60 : 60_000, was_held: true });
+    renewing.resolve();
+    throw new TypeError("fetch failed");
+  };
+  const service = new Ratekeeper({ endpoints: "http://one.test", fetch });
+  const alive = setInterval(() => {}, 1000);
+  const lost = (await service.acquire(QUESTION)).permit;
+  await renewing.promise;
+  const end = performance.now() + 10_000;
+  while (!lost?.isLost && performance.now() < end) await new Promise((resolve) => setImmediate(resolve));
+  await lost?.release();
+  assert.equal(lost?.isLost, true);
+  isAway = false;
+  const held = (await service.acquire(QUESTION)).permit;
+  assert.equal(held?.isLost, false);
+  await held?.release();
+  assert.equal(held?.isLost, false);
+  clearInterval(alive);
+});
+
+test("a permit that is released while it is renewed is renewed no more", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const renewed = Promise.withResolvers<Response>();
+  const asked: string[] = [];
+  const fetch: Fetch = async (input) => {
+    asked.push(new URL(String(input)).pathname);
+    if (String(input).endsWith("/renew")) return await renewed.promise;
+    return json({ ...ALLOW, permit: "p", expires_after_ms: 30, was_held: true });
+  };
+  const { permit } = await new Ratekeeper({ endpoints: "http://one.test", fetch }).acquire(QUESTION);
+  t.mock.timers.tick(10);
+  await permit?.release();
+  renewed.resolve(json({ expires_after_ms: 30 }));
+  await new Promise((resolve) => setImmediate(resolve));
+  t.mock.timers.tick(10);
+  assert.deepEqual(asked, ["/v1/acquire", "/v1/renew", "/v1/release"]);
+});
+
+test("a permit that was certainly not granted is not looked for", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const { fetch, asked } = services({ "one.test": refused });
+  assert.equal((await new Ratekeeper({ endpoints: "http://one.test", fetch }).acquire(QUESTION)).decision.degraded, true);
+  t.mock.timers.tick(100);
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.deepEqual(asked, ["one.test/v1/acquire"]);
+});
+
+test("an acquire that is repeated without its key has no more time", async () => {
+  const signals: unknown[] = [];
+  const fetch: Fetch = async (_input, init) => {
+    signals.push(init?.signal);
+    return signals.length === 1 ? json({ code: "RESOURCE_EXHAUSTED" }, 503) : json({ ...ALLOW, permit: "p" });
+  };
+  assert.ok((await new Ratekeeper({ endpoints: "http://one.test", fetch }).acquire(QUESTION)).permit);
+  assert.ok(signals[0] && signals[0] === signals[1]);
+});
+
 test("a permit that was granted in an answer that came late is given back", async () => {
   const released = Promise.withResolvers<unknown>();
   let acquires = 0;
@@ -240,4 +333,7 @@ test("headers of a decision are those of the IETF draft", () => {
     ["RateLimit", '"quick";r=0;t=2'],
     ["Retry-After", "2"],
   ]);
+  // A request that never passes: its cost is more than the limit.
+  const never = { ...denied, retryAfterMs: undefined, resetAfterMs: 6500 };
+  assert.deepEqual(rateLimitHeaders(never).slice(1), [["RateLimit", '"quick";r=0;t=7']]);
 });

@@ -114,7 +114,8 @@ class Decision:
         if self.policies:
             headers.append(("RateLimit-Policy", ", ".join(_told(policy) for policy in self.policies)))
         if self.policy is not None and self.remaining is not None:
-            wait = (self.reset_after_ms if self.allowed else self.retry_after_ms) or 0
+            has_wait = not self.allowed and self.retry_after_ms is not None
+            wait = (self.retry_after_ms if has_wait else self.reset_after_ms) or 0
             headers.append(("RateLimit", f"{_quoted(self.policy)};r={self.remaining};t={math.ceil(wait / 1000)}"))
         if not self.allowed and self.retry_after_ms is not None:
             headers.append(("Retry-After", str(max(1, math.ceil(self.retry_after_ms / 1000)))))

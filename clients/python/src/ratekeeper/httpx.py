@@ -15,7 +15,6 @@ from typing import Optional
 import httpx
 
 from ._info import read_rate_limit_info
-from ._pacer import Ticket
 from ._retry import Attempts, Options
 from ._timeouts import extensions
 
@@ -35,8 +34,10 @@ class RateLimitTransport(httpx.BaseTransport):
         request.extensions = extensions(attempts.left, request.extensions)
         is_repeatable = _is_repeatable(request)
         while True:
-            ticket = self._enter(attempts)
+            begun = time.monotonic()
+            ticket = self._gate.enter(attempts.lane, attempts.deadline) if self._gate else None
             try:
+                attempts.paced(begun, ticket)
                 response = self._transport.handle_request(request)
             except BaseException as error:
                 attempts.lost(ticket)
@@ -52,14 +53,6 @@ class RateLimitTransport(httpx.BaseTransport):
                     return response
                 response.close()
             time.sleep(wait)
-
-    def _enter(self, attempts: Attempts) -> Optional[Ticket]:
-        if self._gate is None:
-            return None
-        begun = time.monotonic()
-        ticket = self._gate.enter(attempts.lane, attempts.deadline)
-        attempts.paced(begun, ticket)
-        return ticket
 
     def __enter__(self) -> RateLimitTransport:
         self._transport.__enter__()
@@ -92,8 +85,10 @@ class AsyncRateLimitTransport(httpx.AsyncBaseTransport):
         request.extensions = extensions(attempts.left, request.extensions)
         is_repeatable = _is_repeatable(request)
         while True:
-            ticket = await self._enter(attempts)
+            begun = time.monotonic()
+            ticket = await self._gate.enter_async(attempts.lane, attempts.deadline) if self._gate else None
             try:
+                attempts.paced(begun, ticket)
                 response = await self._transport.handle_async_request(request)
             except BaseException as error:
                 attempts.lost(ticket)
@@ -109,14 +104,6 @@ class AsyncRateLimitTransport(httpx.AsyncBaseTransport):
                     return response
                 await response.aclose()
             await asyncio.sleep(wait)
-
-    async def _enter(self, attempts: Attempts) -> Optional[Ticket]:
-        if self._gate is None:
-            return None
-        begun = time.monotonic()
-        ticket = await self._gate.enter_async(attempts.lane, attempts.deadline)
-        attempts.paced(begun, ticket)
-        return ticket
 
     async def __aenter__(self) -> AsyncRateLimitTransport:
         await self._transport.__aenter__()

@@ -47,8 +47,8 @@ class RateLimitAdapter(HTTPAdapter):
         while True:
             begun = time.monotonic()
             ticket = self._gate.enter(attempts.lane, attempts.deadline) if self._gate else None
-            attempts.paced(begun, ticket)
             try:
+                attempts.paced(begun, ticket)
                 # The types of requests lack what it takes.
                 bounded: Any = _bounded(timeout, attempts.left())
                 response = super().send(request, stream, bounded, verify, cert, proxies)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import threading
 import time
 import uuid
@@ -124,10 +125,10 @@ class _Calls:
         self._timeout = timeout
         self._fallback = fallback
 
-    def _call(self, path: str, body: Json, is_harmless: bool) -> _Steps[Json]:
+    def _call(self, path: str, body: Json, is_harmless: bool, deadline: Optional[float] = None) -> _Steps[Json]:
         """Calls one service after another until one answers."""
-        deadline = time.monotonic() + self._timeout
         now = time.monotonic()
+        deadline = now + self._timeout if deadline is None else deadline
         in_turn = sorted(self._endpoints, key=lambda endpoint: endpoint.down_until > now)
         for endpoint in in_turn:
             try:
@@ -172,14 +173,15 @@ class _Calls:
         return Decision.read((yield from self._call("peek", question.json(), True)))
 
     def _acquire(self, body: Json) -> _Steps[Json]:
+        deadline = time.monotonic() + self._timeout
         try:
-            return (yield from self._call("acquire", body, False))
+            return (yield from self._call("acquire", body, False, deadline))
         except _Away as away:
             if away.reason != "RESOURCE_EXHAUSTED":
                 raise
             # A permit matters more than a key.
             keyless = {name: part for name, part in body.items() if name != "idempotency_key"}
-            return (yield from self._call("acquire", keyless, False))
+            return (yield from self._call("acquire", keyless, False, deadline))
 
     def _release(self, permit: str) -> _Steps[bool]:
         return (yield from self._call("release", {"permit": permit}, True)).get("was_held") is True
@@ -224,22 +226,35 @@ class _Calls:
             yield expires_after / 3
             try:
                 expires_after = yield from self._renew(permit.token)
+                permit.held_for(expires_after)
             except _Away:
                 # It may still be held.
                 continue
             except ServiceError:
-                permit.is_lost = True
+                permit.held_for(-math.inf)
                 return
 
 
 class _Held:
     """A held place of a concurrency limit."""
 
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, expires_after: float) -> None:
         self.token = token
         """Identifies it to the service."""
-        self.is_lost = False
+        self._ends = time.monotonic() + expires_after if expires_after > 0 else math.inf
+
+    @property
+    def is_lost(self) -> bool:
         """True if it could not be renewed in time: another request may have its place."""
+        return time.monotonic() >= self._ends
+
+    def held_for(self, seconds: float) -> None:
+        """Notes for how long it is held; infinite: it is released, and negative: it is lost, for good."""
+        if math.isfinite(self._ends):
+            self._ends = time.monotonic() + seconds
+
+    def let_go(self) -> None:
+        self.held_for(-math.inf if self.is_lost else math.inf)
 
 
 class _Away(ServiceError):
@@ -250,15 +265,15 @@ class _Away(ServiceError):
         # The code of its refusal, if it gave one.
         self.reason = ""
         # True if the call was certainly not carried out: no connection, or the service says so.
-        self._was_not_done = was_not_done
+        self.was_not_done = was_not_done
         self._endpoint = endpoint
         endpoint.misses += 1
 
     def may_go_on(self, is_harmless: bool) -> bool:
         """Notes that the service is down if so; true if the next one may be asked."""
-        if self._was_not_done or self._endpoint.misses >= _MISSES_MAX:
+        if self.was_not_done or self._endpoint.misses >= _MISSES_MAX:
             self._endpoint.down_until = time.monotonic() + _DOWN
-        return is_harmless or self._was_not_done
+        return is_harmless or self.was_not_done
 
 
 def _read(endpoint: _Endpoint, status: int, answer: bytes) -> Json:
@@ -273,11 +288,16 @@ def _read(endpoint: _Endpoint, status: int, answer: bytes) -> Json:
         return mapping(cast(object, body))
     refusal = ServiceError.read(status, body)
     if status < 500:
+        endpoint.misses = 0
         raise refusal
     # A proxy's 503 may come after the charge: only the service's own words count.
     away = _Away(endpoint, str(refusal), status == 503 and refusal.code in _NOT_DONE, status)
     away.reason = refusal.code
     raise away from refusal
+
+
+def _closed() -> ServiceError:
+    return ServiceError("CLOSED", "this client is closed")
 
 
 def _expiry(answer: Json) -> float:
@@ -352,9 +372,10 @@ class Ratekeeper(_Calls):
         body = _keyed(question)
         try:
             answer = self._run(self._acquire(body))
-        except _Away:
+        except _Away as away:
             # The service may have granted it all the same.
-            self._start(self._give_back(body), self._closed)
+            if not away.was_not_done:
+                self._start(self._give_back(body), self._closed)
             return Acquired(self._fallback(question), None)
         token = text(answer.get("permit"))
         permit = Permit(self, token, _expiry(answer)) if token else None
@@ -427,7 +448,7 @@ class Ratekeeper(_Calls):
 
     def _post(self, post: _Post) -> Json:
         if self._closed.is_set():
-            raise ServiceError("CLOSED", "this client is closed")
+            raise _closed()
         answer = bytearray()
         try:
             bounded = extensions(post.left, {})
@@ -445,7 +466,7 @@ class Permit(_Held):
     """A held place of a concurrency limit. It renews itself until it is released: ``with`` does that at its end."""
 
     def __init__(self, service: Ratekeeper, token: str, expires_after: float) -> None:
-        super().__init__(token)
+        super().__init__(token, expires_after)
         self._service = service
         self._released = threading.Event()
         service._start(service._keep(self, expires_after), self._released)  # pyright: ignore[reportPrivateUsage]
@@ -453,6 +474,7 @@ class Permit(_Held):
     def release(self) -> bool:
         """Releases it; true if it was held until now. Releasing twice is harmless."""
         self._released.set()
+        self.let_go()
         return self._service.release(self.token)
 
     def __enter__(self) -> Permit:
@@ -510,8 +532,12 @@ class AsyncRatekeeper(_Calls):
         body = _keyed(question)
         try:
             answer = await self._run(self._acquire(body))
-        except _Away:
+        except asyncio.CancelledError:
             self._start(self._give_back(body))
+            raise
+        except _Away as away:
+            if not away.was_not_done:
+                self._start(self._give_back(body))
             return Acquired(self._fallback(question), None)
         token = text(answer.get("permit"))
         permit = AsyncPermit(self, token, _expiry(answer)) if token else None
@@ -581,6 +607,8 @@ class AsyncRatekeeper(_Calls):
         return task
 
     async def _post(self, post: _Post) -> Json:
+        if self._client.is_closed:
+            raise _closed()
         answer = self._client.post(post.url, json=post.body, extensions=extensions(post.left, {}))
         try:
             response = await asyncio.wait_for(answer, post.left())
@@ -595,12 +623,13 @@ class AsyncPermit(_Held):
     """Like ``Permit``, for ``async with``."""
 
     def __init__(self, service: AsyncRatekeeper, token: str, expires_after: float) -> None:
-        super().__init__(token)
+        super().__init__(token, expires_after)
         self._service = service
         self._task = service._start(service._keep(self, expires_after))  # pyright: ignore[reportPrivateUsage]
 
     async def release(self) -> bool:
         self._task.cancel()
+        self.let_go()
         return await self._service.release(self.token)
 
     async def __aenter__(self) -> AsyncPermit:
