@@ -23,7 +23,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 pub(crate) use self::held_slot::{HeldSlot, SlotAndPermits};
 use self::kept_bytes::AHEAD_MAX;
-pub(crate) use self::kept_bytes::KeptBytes;
+pub(crate) use self::kept_bytes::{KeptBytes, KeptSums};
 pub(crate) use self::progress::Progress;
 use self::received::Received;
 use self::timing::Timing;
@@ -50,7 +50,9 @@ struct Coming {
     bytes_max: u64,
     progress: Arc<Progress>,
     is_http2: bool,
-    /// None if its client may take as long as it likes.
+    /// True for a streaming call, whose client may take as long as it likes once the decision is made.
+    is_stream: bool,
+    /// None if any client may.
     timing: Option<Timing>,
     /// The part that came before the decision, and goes to the upstream first.
     ahead: Option<Ahead>,
@@ -83,7 +85,7 @@ enum BadBody {
 
 impl RequestBody {
     /// The body of `request`, of which at most `bytes_max` pass, and no slower than `patience` allows.
-    /// Streaming calls (gRPC, Connect) may be silent for as long as they like.
+    /// Streaming calls (gRPC, Connect) may be silent for as long as they like, once the decision is made.
     pub(crate) fn of(
         request: Request<Incoming>,
         bytes_max: u64,
@@ -101,7 +103,8 @@ impl RequestBody {
                 bytes_max,
                 progress: Arc::default(),
                 is_http2,
-                timing: Timing::new(patience).filter(|_| !is_stream),
+                is_stream,
+                timing: Timing::new(patience),
                 ahead: None,
                 scanner: None,
             })),
@@ -193,7 +196,8 @@ impl Coming {
         };
         let Poll::Ready(frame) = Pin::new(&mut *incoming).poll_frame(cx) else {
             self.record(|progress| progress.is_awaited.store(true, Ordering::Relaxed));
-            if self.timing.as_mut().is_some_and(|it| it.is_over(cx)) {
+            let is_timed = !self.is_stream || self.ahead.is_some();
+            if is_timed && self.timing.as_mut().is_some_and(|it| it.is_over(cx)) {
                 self.record(|progress| progress.is_too_slow.store(true, Ordering::Relaxed));
                 return Poll::Ready(Some(Err(BadBody::TooSlow)));
             }

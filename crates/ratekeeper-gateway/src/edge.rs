@@ -92,7 +92,7 @@ where
         }
         if let Err(fault) = admitted {
             answering.refusal = Some(Box::new(fault.response(is_grpc(request.headers()))));
-        } else if let Some(peek) = answering.shared.body_needs.peek(&mut request) {
+        } else if let Some(peek) = Peek::begin(&mut request, &answering.shared) {
             let clone = self.inner.clone();
             answering.peeking = Some(Box::new(Peeking {
                 // The one that is ready.

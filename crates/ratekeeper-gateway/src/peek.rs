@@ -3,16 +3,18 @@
 //! The part that came is kept, and goes to the upstream first; the rest is looked through as it passes by.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll, ready};
 
 use http::Request;
 use hyper::body::Body as _;
+use parking_lot::Mutex;
 use ratekeeper_http::{BodyScanner, JsonPointer, rpc_id};
+use ratekeeper_server::Peer;
 
-use crate::body::{KeptBytes, RequestBody};
+use crate::body::{KeptBytes, KeptSums, RequestBody};
 use crate::fault::Fault;
 use crate::media_type::is_json;
+use crate::shared::Shared;
 
 /// The parts of bodies that decisions need.
 #[derive(Debug)]
@@ -21,8 +23,7 @@ pub(crate) struct BodyNeeds {
     pub(crate) places: Arc<[JsonPointer]>,
     /// True if denials have the id of the call.
     pub(crate) rpc_ids: bool,
-    /// The bytes that are kept of all bodies.
-    kept: Arc<AtomicUsize>,
+    kept: Arc<Mutex<KeptSums>>,
 }
 
 impl BodyNeeds {
@@ -33,23 +34,6 @@ impl BodyNeeds {
             rpc_ids,
             kept,
         }
-    }
-
-    /// Begins to read the body of `request`, if there is anything to read. One that is asked for its id alone is not waited
-    /// for.
-    pub(crate) fn peek(&self, request: &mut Request<RequestBody>) -> Option<Peek> {
-        let has_body = !request.body().is_end_stream();
-        if !has_body || (self.places.is_empty() && !self.rpc_ids) {
-            return None;
-        }
-        let is_json = is_json(request.headers());
-        let scanner = (!self.places.is_empty()).then(|| BodyScanner::new(Arc::clone(&self.places)));
-        request.body_mut().keep(KeptBytes::of(&self.kept));
-        Some(Peek {
-            scanner,
-            is_json,
-            rpc_ids: self.rpc_ids,
-        })
     }
 }
 
@@ -63,6 +47,25 @@ pub(crate) struct Peek {
 }
 
 impl Peek {
+    /// Begins to read the body of `request`, if there is anything to read. One that is asked for its id alone is not waited
+    /// for.
+    pub(crate) fn begin(request: &mut Request<RequestBody>, shared: &Shared) -> Option<Self> {
+        let needs = &shared.body_needs;
+        let places = &needs.places;
+        let has_body = !request.body().is_end_stream();
+        if !has_body || (places.is_empty() && !needs.rpc_ids) {
+            return None;
+        }
+        let peer = request.extensions().get::<Peer>();
+        let client = shared.inbound(peer).client(request.headers());
+        request.body_mut().keep(KeptBytes::of(&needs.kept, client));
+        Some(Self {
+            scanner: (!places.is_empty()).then(|| BodyScanner::new(Arc::clone(places))),
+            is_json: is_json(request.headers()),
+            rpc_ids: needs.rpc_ids,
+        })
+    }
+
     /// Reads on, until all values are there or the body is over. Then they are among the extensions of `request`.
     pub(crate) fn poll(
         &mut self,

@@ -23,7 +23,7 @@ use crate::connect::ConnectionUse;
 use crate::connect::Pool;
 use crate::exchange::{Answered, Exchange};
 use crate::fault::Fault;
-use crate::head::{self, Inbound};
+use crate::head;
 use crate::media_type::{is_endless, is_grpc, is_stream};
 use crate::routes::{OnClientGone, Route};
 use crate::shared::Shared;
@@ -151,11 +151,7 @@ impl Proxy {
         let peer = extensions.remove::<Peer>();
         let tracer = self.shared.tracer.as_ref();
         let span = tracer.and_then(|_| extensions.remove::<Arc<RequestSpan>>());
-        let inbound = Inbound {
-            peer: peer.as_ref(),
-            scheme: self.shared.scheme,
-            forwarding: &self.shared.forwarding,
-        };
+        let inbound = self.shared.inbound(peer.as_ref());
         let client = inbound.client(request.headers());
         head::forward(request, &upstream, inbound);
         if let Some(upgrade) = &upgrade {

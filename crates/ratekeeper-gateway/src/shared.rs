@@ -7,12 +7,13 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use ratekeeper_http::Forwarding;
-use ratekeeper_server::{DenialLog, Patience};
+use ratekeeper_server::{DenialLog, Patience, Peer};
 use ratekeeper_tower::Shedder;
 use ratekeeper_trace::Tracer;
 use tokio::sync::Notify;
 
 use crate::fleet::FleetPeers;
+use crate::head::Inbound;
 use crate::log::AccessLog;
 use crate::metrics::UpstreamCounts;
 use crate::peek::BodyNeeds;
@@ -45,6 +46,15 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// The connection of a request from `peer`.
+    pub(crate) fn inbound<'a>(&'a self, peer: Option<&'a Peer>) -> Inbound<'a> {
+        Inbound {
+            peer,
+            scheme: self.scheme,
+            forwarding: &self.forwarding,
+        }
+    }
+
     pub(crate) fn counts_of(&self, name: &str) -> Arc<UpstreamCounts> {
         Arc::clone(self.counts.lock().entry(name.into()).or_default())
     }

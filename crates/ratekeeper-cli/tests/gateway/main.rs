@@ -12,6 +12,7 @@ mod hangups;
 mod health;
 mod hostile;
 mod http2;
+mod kept;
 mod keys;
 mod levels;
 mod limits;
