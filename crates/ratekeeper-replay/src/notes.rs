@@ -1,5 +1,7 @@
 //! Notes and warnings on the figures of a report.
 
+use std::time::Duration;
+
 use ratekeeper_core::{Algorithm, Micros};
 use ratekeeper_rules::{Rule, RuleSet};
 
@@ -21,7 +23,14 @@ impl Replay {
             .rules()
             .iter()
             .filter(|rule| *rule.domain == *self.domain);
-        notes.extend(of_domain.filter_map(note_on_rule));
+        let reads_usage = rules
+            .domain(&self.domain)
+            .is_some_and(|domain| domain.usage().is_some());
+        let wait_max = self.options.wait_max;
+        notes.extend(of_domain.flat_map(|rule| {
+            let note = note_on_limit(rule, wait_max, reads_usage);
+            note_on_rule(rule).into_iter().chain(note)
+        }));
         if self
             .comparison
             .as_ref()
@@ -143,6 +152,23 @@ impl Replay {
             keys.join(", ")
         ))
     }
+}
+
+/// A note on a limit that other ways in than a gateway treat otherwise, or that a log tells too little of.
+fn note_on_limit(rule: &Rule, wait_max: Micros, reads_usage: bool) -> Option<String> {
+    let limit = rule.limited().filter(|_| rule.enabled)?;
+    let id = &rule.id;
+    if limit.algorithm() == Algorithm::LeakyBucket {
+        return Some(format!(
+            "{id} delays requests: those that wait for no more than {:?} are allowed, as at a gateway.",
+            Duration::from(wait_max)
+        ));
+    }
+    (limit.is_post_paid() && reads_usage).then(|| {
+        format!(
+            "{id} is charged what responses use, which a log does not tell: it was looked at. `--cost` charges logs of calls."
+        )
+    })
 }
 
 fn note_on_rule(rule: &Rule) -> Option<String> {

@@ -25,6 +25,8 @@ pub struct ReplayOptions {
     pub describer: Describer,
     /// The trusted proxies, for logs that record a forwarding header.
     pub forwarding: Forwarding,
+    /// The longest time that a leaky bucket delays a request, as at a gateway; zero where none can wait.
+    pub wait_max: Micros,
     /// The algorithm to compare the rules' decisions with.
     pub compare: Option<CompareWith>,
     /// The number of most denied keys to report for each rule, at most 1,024.
@@ -36,6 +38,9 @@ pub struct ReplayOptions {
     /// The most by which lines may be out of order and still be sorted; zero disables sorting.
     pub sort_within: Micros,
 }
+
+/// The default of [`ReplayOptions::wait_max`].
+const WAIT_MAX: Micros = Micros::from_secs(10);
 
 /// The default of [`ReplayOptions::sort_within`].
 const SORT_WITHIN: Micros = Micros::from_secs(60);
@@ -49,6 +54,7 @@ impl Default for ReplayOptions {
             descriptors: None,
             describer: Describer::default(),
             forwarding: Forwarding::default(),
+            wait_max: WAIT_MAX,
             compare: None,
             top_denied: 10,
             bad_lines: 5,

@@ -2,7 +2,9 @@
 
 use ratekeeper_core::{Timestamp, Vote};
 use ratekeeper_http::Refused;
-use ratekeeper_limiter::{Check, Decision, LimitSource, Limiter, LimiterOptions};
+use ratekeeper_limiter::{
+    BudgetUse, Check, Decision, LimitSource, Limiter, LimiterOptions, Waiting,
+};
 use ratekeeper_rules::{RuleIndex, RuleSet, SERVICE_LEVELS};
 use ratekeeper_store::memory::MemoryStore;
 use smallvec::SmallVec;
@@ -25,7 +27,7 @@ use crate::tally::Tally;
 /// the logs. Nothing is random: the same log gives the same report.
 #[derive(Debug)]
 pub struct Replay {
-    options: ReplayOptions,
+    pub(crate) options: ReplayOptions,
     /// None if the options have descriptors and there are no service levels.
     pub(crate) requests: Option<Requests>,
     pub(crate) limiter: Limiter<MemoryStore>,
@@ -205,6 +207,12 @@ impl Replay {
         };
         let own = self.options.descriptors.as_ref().map(|own| own.of(record));
         let mut check = Check::new(&self.domain);
+        check.waiting = Waiting::Within(self.options.wait_max);
+        let domain = snapshot.rules().domain(&self.domain);
+        if domain.is_some_and(|domain| domain.usage().is_some()) {
+            // A gateway charges budgets what responses used, which no log tells.
+            check.budgets = BudgetUse::Look;
+        }
         if let Some(own) = &own {
             own.add_to(&mut check);
         }

@@ -484,3 +484,50 @@ fn callers_of_service_levels_are_told_from_headers_and_not_shown() {
     assert!(denied.key.starts_with("api_key=~"), "{}", denied.key);
     assert!(!report.to_string().contains("0123456789abcdef"));
 }
+
+#[test]
+fn a_leaky_bucket_delays_as_it_does_at_a_gateway() {
+    let text = "
+domain: web
+descriptors:
+  - key: remote_address
+    rate_limit: { unit: second, requests_per_unit: 1, burst: 30, algorithm: leaky_bucket }
+";
+    // Twenty at once, with a turn every second.
+    let log = line("192.0.2.1", 1, "GET / HTTP/1.1").repeat(20);
+    let mut options = ReplayOptions::default();
+    for (wait_max, wait, allowed) in [(10, "10s", 11), (2, "2s", 3), (0, "0ns", 1)] {
+        options.wait_max = Micros::from_secs(wait_max);
+        let report = replayed(options.clone(), text, &[&log]);
+        let rule = &report.rules[0];
+        assert_eq!(
+            (rule.allowed, rule.denied),
+            (allowed, 20 - allowed),
+            "{report}"
+        );
+        let note = format!(
+            "web.remote_address delays requests: those that wait for no more than {wait} are allowed, as at a gateway."
+        );
+        assert!(report.to_string().contains(&note), "{report}");
+    }
+    assert_eq!(ReplayOptions::default().wait_max, Micros::from_secs(10));
+}
+
+#[test]
+fn a_budget_is_not_charged_what_no_log_tells() {
+    let text = "
+domain: web
+usage: tokens
+descriptors:
+  - key: remote_address
+    rate_limit:
+      - { name: tokens, unit: hour, requests_per_unit: 2, post_paid: true }
+      - { name: requests, unit: day, requests_per_unit: 4 }
+";
+    let log = line("192.0.2.1", 1, "GET / HTTP/1.1").repeat(5);
+    let report = replayed(ReplayOptions::default(), text, &[&log]);
+    let denied: Vec<u64> = report.rules.iter().map(|rule| rule.denied).collect();
+    assert_eq!(denied, [0, 1], "{report}");
+    let note = "is charged what responses use, which a log does not tell: it was looked at.";
+    assert!(report.to_string().contains(note), "{report}");
+}

@@ -31,7 +31,9 @@ pub(crate) fn run(args: &cli::Replay) -> Result<ExitCode> {
         print(args.json, &report, &report.warnings, malformed)?;
         return Ok(exit(report.lines, args.strict));
     }
-    let mut replay = Replay::new(replay_options(args, settings.auth)?, loaded.rules)?;
+    let mut options = replay_options(args, settings.auth)?;
+    options.wait_max = (*settings.values.wait_max).into();
+    let mut replay = Replay::new(options, loaded.rules)?;
     read_all(args, |log, progress| replay.read(log, progress))?;
     let report = replay.report();
     let malformed = (report.lines, &*report.summary.bad_lines);
