@@ -8,11 +8,17 @@ use crate::body::ProxyBody;
 use crate::fault::Fault;
 
 impl Fault {
-    /// The answer: JSON, or a gRPC status for gRPC clients.
-    pub(crate) fn response(&self, is_grpc: bool) -> Response<ProxyBody> {
-        if is_grpc {
-            return self.grpc();
-        }
+    /// The answer: JSON, or a gRPC status for gRPC clients. The fault is among its extensions, for the log.
+    pub(crate) fn response(self, is_grpc: bool) -> Response<ProxyBody> {
+        let mut response = match is_grpc {
+            true => self.grpc(),
+            false => self.http(),
+        };
+        response.extensions_mut().insert(self);
+        response
+    }
+
+    fn http(&self) -> Response<ProxyBody> {
         let mut error = serde_json::json!({ "code": self.code(), "message": self.message() });
         if let (Some(upstream), Some(error)) = (self.upstream(), error.as_object_mut()) {
             error.insert("upstream".to_owned(), upstream.into());

@@ -72,7 +72,10 @@ where
 
     fn call(&mut self, mut request: Request<Incoming>) -> Self::Future {
         let is_logged = self.shared.log.is_some();
-        let entry = is_logged.then(|| Box::new(self.begin_entry(&mut request)));
+        let logged = is_logged.then(|| Logged {
+            entry: Box::new(self.begin_entry(&mut request)),
+            shared: Arc::clone(&self.shared),
+        });
         let shared = Arc::clone(&self.shared);
         let mut request = RequestBody::of(request, shared.body_bytes_max, shared.patience);
         let span = trace(&shared, &mut request);
@@ -80,7 +83,7 @@ where
             peeking: None,
             inner: None,
             refusal: None,
-            entry,
+            logged,
             span,
             shared,
         };
@@ -154,7 +157,8 @@ pin_project! {
         #[pin]
         inner: Option<S::Future>,
         refusal: Option<Box<Response<ProxyBody>>>,
-        entry: Option<Box<Entry>>,
+        // Behind the inner service: dropped with it, what that tells the log is there.
+        logged: Option<Logged>,
         span: Option<Arc<RequestSpan>>,
         shared: Arc<Shared>,
     }
@@ -205,13 +209,10 @@ where
         };
         let counts = upstream.map_or(&this.shared.own, |upstream| &upstream.counts);
         counts.record_answer(answer.status().as_u16());
-        let logged = this.entry.take().map(|mut entry| {
-            entry.record_answer(&answer, upstream);
-            Logged {
-                entry,
-                shared: Arc::clone(this.shared),
-            }
-        });
+        let mut logged = this.logged.take();
+        if let Some(logged) = &mut logged {
+            logged.entry.record_answer(&answer, upstream);
+        }
         let span = this.span.take();
         if let Some(span) = &span {
             span.record_status(answer.status());
@@ -241,7 +242,7 @@ pin_project! {
     }
 }
 
-/// The log entry of an answer, written once nothing of the answer is left to send.
+/// The log entry of a request, written once nothing of its answer is left to send, or nobody to send it to.
 #[derive(Debug)]
 struct Logged {
     entry: Box<Entry>,

@@ -83,6 +83,24 @@ impl Fault {
         }
     }
 
+    /// The decision about the request, in a word; None if the limits decided, which let it pass.
+    pub(crate) const fn decision(&self) -> Option<&'static str> {
+        match self {
+            Self::BadRequest(_)
+            | Self::NoTunnel
+            | Self::TooLarge(_)
+            | Self::Unread(_)
+            | Self::BodyTooSlow
+            | Self::BadBody => Some("refuse"),
+            Self::NoRoomForBody | Self::Full { .. } => Some("shed"),
+            Self::NoRoute
+            | Self::Unreachable { .. }
+            | Self::Broken { .. }
+            | Self::ConnectTimeout { .. }
+            | Self::ResponseTimeout { .. } => None,
+        }
+    }
+
     pub(crate) fn message(&self) -> String {
         match self {
             Self::BadRequest(why) => (*why).to_owned(),

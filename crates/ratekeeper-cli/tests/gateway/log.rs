@@ -1,6 +1,6 @@
 //! The access log, and the command that reads it.
 
-use crate::support::{Gateway, PROGRAM, Upstream, ok};
+use crate::support::{Act, Answer, Gateway, PROGRAM, RULES, Upstream, ok};
 use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::ratekeeper::{Said, command, run};
@@ -146,4 +146,64 @@ fn a_log_that_is_moved_away_is_opened_again() {
         gateway.get("/again", &[]);
         std::fs::read_to_string(&file).is_ok_and(|text| text.contains("/again"))
     });
+}
+
+/// The lines of the log, once there are so many.
+fn lines(gateway: &Gateway, count: usize) -> Vec<serde_json::Value> {
+    let file = gateway.folder().join("access.log");
+    let read = || std::fs::read_to_string(&file).unwrap_or_default();
+    eventually("all lines are written", || {
+        read().matches('\n').count() == count
+    });
+    let text = read();
+    let lines = text.lines().map(serde_json::from_str);
+    lines.collect::<Result<_, _>>().expect("JSON")
+}
+
+#[test]
+fn a_line_tells_what_the_gateway_itself_refused() {
+    let upstream = Upstream::start(|asked| match asked.head.starts_with("GET /hang") {
+        true => Act::Hang,
+        false => ok("hello"),
+    });
+    let settings = "request_body_max: 1KiB\nupstream_requests_max: 1\nupstream_queue_max: 0\n";
+    let url = upstream.url();
+    let args = ["--upstream", &url, "--access-log", "access.log"];
+    let gateway = Gateway::start_with(RULES, settings, &args);
+    let refusals = [
+        ("GET /a/../b", "", 400, "refuse"),
+        ("CONNECT a:1", "", 405, "refuse"),
+        ("POST /large", "Content-Length: 2000\r\n", 413, "refuse"),
+        ("GET /full", "", 503, "shed"),
+    ];
+    let host = "Host: a:1\r\nConnection: close\r\n";
+    let held = gateway.open(&format!("GET /hang HTTP/1.1\r\n{host}\r\n"));
+    eventually("its place is taken", || upstream.asked().len() == 1);
+    for (start, line, status, _) in refusals {
+        let said = gateway.say(&format!("{start} HTTP/1.1\r\n{host}{line}\r\n"));
+        assert_eq!(Answer::read(&said).status, status, "{start}");
+    }
+    let logged = lines(&gateway, refusals.len());
+    for ((start, _, status, decision), line) in refusals.into_iter().zip(logged) {
+        assert_eq!(line["status"], status, "{start}: {line}");
+        assert_eq!(line["decision"], decision, "{start}: {line}");
+        assert!(line["reason"].is_string(), "{start}: {line}");
+    }
+    drop(held);
+}
+
+#[test]
+fn a_client_that_hangs_up_before_its_answer_has_a_line() {
+    let upstream = Upstream::start(|_| Act::Hang);
+    let args = ["--access-log", "access.log"];
+    let gateway = Gateway::start(&upstream.url(), &args);
+    let client = gateway.open("GET /hang HTTP/1.1\r\nHost: a\r\n\r\n");
+    eventually("it is asked", || upstream.asked().len() == 1);
+    drop(client);
+    let line = lines(&gateway, 1).remove(0);
+    assert_eq!(
+        (&line["path"], &line["status"]),
+        (&"/hang".into(), &499.into())
+    );
+    assert!(line["decision"].is_null(), "{line}");
 }

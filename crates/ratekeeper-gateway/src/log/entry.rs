@@ -14,8 +14,12 @@ use ratekeeper_server::Peer;
 use ratekeeper_tower::{CallerSlot, Spent, SpentSlot};
 
 use super::LogFormat;
+use crate::fault::Fault;
 use crate::head::hop;
 use crate::upstream::Upstream;
+
+/// The status of a request whose client hung up before its answer began, as NGINX logs it.
+const CLIENT_GONE: u16 = 499;
 
 /// The log entry of one request.
 #[derive(Debug)]
@@ -41,6 +45,8 @@ pub(crate) struct Entry {
     /// The time until the answer began.
     waited: Option<Duration>,
     refusal: Option<Arc<Refusal>>,
+    /// The reason for an answer of the gateway's own.
+    fault: Option<Fault>,
     retry_after: Option<HeaderValue>,
 }
 
@@ -76,11 +82,12 @@ impl Entry {
             host: header(HOST).or_else(|| HeaderValue::from_str(authority?.as_str()).ok()),
             user_agent: header(USER_AGENT),
             referer: header(REFERER),
-            status: 0,
+            status: CLIENT_GONE,
             bytes: 0,
             upstream: None,
             waited: None,
             refusal: None,
+            fault: None,
             retry_after: None,
         }
     }
@@ -95,7 +102,8 @@ impl Entry {
         self.upstream = upstream.cloned();
         self.waited = Some(self.begun.elapsed());
         self.refusal = answer.extensions().get::<Arc<Refusal>>().cloned();
-        if self.refusal.is_some() {
+        self.fault = answer.extensions().get::<Fault>().cloned();
+        if self.refusal.is_some() || self.fault.is_some() {
             self.retry_after = answer.headers().get(RETRY_AFTER).cloned();
         }
     }
@@ -155,43 +163,23 @@ impl Entry {
         if let Some(spent) = self.spent.get() {
             json_spent(line, spent);
         }
-        match self.refusal.as_deref() {
-            None => line.push_str(",\"decision\":\"allow\""),
-            Some(refusal) => self.json_refusal(line, refusal),
+        self.json_decision(line);
+        if let Some(retry_after) = &self.retry_after {
+            text(line, "retry_after", retry_after.as_bytes());
         }
         line.push('}');
     }
 
-    fn json_refusal(&self, line: &mut String, refusal: &Refusal) {
-        match refusal {
-            Refusal::Denied(denial) => {
-                line.push_str(",\"decision\":\"deny\"");
-                text(line, "rule", denial.rule().as_bytes());
-                if let Some(scope) = &denial.status.scope {
-                    text(line, "scope", scope.as_bytes());
-                }
-                text(line, "reason", denial.message().as_bytes());
-            }
-            Refusal::Malformed(malformed) => {
-                line.push_str(",\"decision\":\"refuse\"");
-                text(line, "reason", malformed.to_string().as_bytes());
-            }
-            Refusal::Unauthenticated(unauthenticated) => {
-                line.push_str(",\"decision\":\"refuse\"");
-                text(line, "reason", unauthenticated.to_string().as_bytes());
-            }
-            Refusal::Shed { layer, message, .. } => {
-                line.push_str(",\"decision\":\"shed\"");
-                text(line, "shed", layer.as_bytes());
-                text(line, "reason", message.as_bytes());
-            }
-            Refusal::Overloaded { message, .. } => {
-                line.push_str(",\"decision\":\"shed\"");
-                text(line, "reason", message.as_bytes());
-            }
-        }
-        if let Some(retry_after) = &self.retry_after {
-            text(line, "retry_after", retry_after.as_bytes());
+    /// Appends the decision, if there was an answer: without one it is not known how far the request came.
+    fn json_decision(&self, line: &mut String) {
+        let fault = self.fault.as_ref();
+        if let Some(refusal) = self.refusal.as_deref() {
+            json_refusal(line, refusal);
+        } else if let Some((fault, decision)) = fault.and_then(|it| Some((it, it.decision()?))) {
+            text(line, "decision", decision.as_bytes());
+            text(line, "reason", fault.message().as_bytes());
+        } else if self.waited.is_some() {
+            text(line, "decision", b"allow");
         }
     }
 
@@ -223,6 +211,36 @@ impl Entry {
             line.push_str(" \"");
             escape(line, value.unwrap_or(b"-"));
             line.push('"');
+        }
+    }
+}
+
+fn json_refusal(line: &mut String, refusal: &Refusal) {
+    match refusal {
+        Refusal::Denied(denial) => {
+            line.push_str(",\"decision\":\"deny\"");
+            text(line, "rule", denial.rule().as_bytes());
+            if let Some(scope) = &denial.status.scope {
+                text(line, "scope", scope.as_bytes());
+            }
+            text(line, "reason", denial.message().as_bytes());
+        }
+        Refusal::Malformed(malformed) => {
+            line.push_str(",\"decision\":\"refuse\"");
+            text(line, "reason", malformed.to_string().as_bytes());
+        }
+        Refusal::Unauthenticated(unauthenticated) => {
+            line.push_str(",\"decision\":\"refuse\"");
+            text(line, "reason", unauthenticated.to_string().as_bytes());
+        }
+        Refusal::Shed { layer, message, .. } => {
+            line.push_str(",\"decision\":\"shed\"");
+            text(line, "shed", layer.as_bytes());
+            text(line, "reason", message.as_bytes());
+        }
+        Refusal::Overloaded { message, .. } => {
+            line.push_str(",\"decision\":\"shed\"");
+            text(line, "reason", message.as_bytes());
         }
     }
 }
