@@ -16,8 +16,8 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http::{Request, Version};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use ratekeeper_http::BodyScanner;
-use ratekeeper_server::{Fault as BoxError, Patience};
+use ratekeeper_http::{BodyScanner, ClientHeader};
+use ratekeeper_server::Fault as BoxError;
 use ratekeeper_tower::ResponseBody;
 use tokio::time::{Instant, Sleep, sleep};
 
@@ -31,6 +31,7 @@ use crate::connect::Lease;
 use crate::fault::Fault;
 use crate::head::clean_trailers;
 use crate::media_type::is_stream;
+use crate::shared::Shared;
 use crate::upstream::Upstream;
 
 /// A client's body on its way to an upstream.
@@ -50,6 +51,8 @@ struct Coming {
     bytes_max: u64,
     progress: Arc<Progress>,
     is_http2: bool,
+    /// The header with the client's address, which no trailer may be.
+    client_header: ClientHeader,
     /// True for a streaming call, whose client may take as long as it likes once the decision is made.
     is_stream: bool,
     /// None if any client may.
@@ -84,13 +87,9 @@ enum BadBody {
 }
 
 impl RequestBody {
-    /// The body of `request`, of which at most `bytes_max` pass, and no slower than `patience` allows.
+    /// The body of `request`, of which no more passes than the gateway's bounds allow, and no slower than its patience does.
     /// Streaming calls (gRPC, Connect) may be silent for as long as they like, once the decision is made.
-    pub(crate) fn of(
-        request: Request<Incoming>,
-        bytes_max: u64,
-        patience: Patience,
-    ) -> Request<Self> {
+    pub(crate) fn of(request: Request<Incoming>, shared: &Shared) -> Request<Self> {
         let is_http2 = request.version() == Version::HTTP_2;
         if request.body().is_end_stream() {
             return request.map(|_| Self::none());
@@ -99,12 +98,13 @@ impl RequestBody {
         request.map(|incoming| Self {
             coming: Some(Box::new(Coming {
                 incoming: Some(incoming),
-                left: bytes_max,
-                bytes_max,
+                left: shared.body_bytes_max,
+                bytes_max: shared.body_bytes_max,
                 progress: Arc::default(),
                 is_http2,
+                client_header: shared.forwarding.client_header.clone(),
                 is_stream,
-                timing: Timing::new(patience),
+                timing: Timing::new(shared.patience),
                 ahead: None,
                 scanner: None,
             })),
@@ -159,10 +159,10 @@ impl RequestBody {
 }
 
 /// Strips from trailers the fields that only a head may carry.
-fn without_claims(frame: Frame<Bytes>) -> Frame<Bytes> {
+fn without_claims(frame: Frame<Bytes>, client_header: &ClientHeader) -> Frame<Bytes> {
     match frame.into_trailers() {
         Ok(mut trailers) => {
-            clean_trailers(&mut trailers);
+            clean_trailers(&mut trailers, client_header);
             Frame::trailers(trailers)
         }
         Err(data) => data,
@@ -223,7 +223,7 @@ impl Coming {
                         if is_over {
                             self.record(|progress| progress.is_done.store(true, Ordering::Relaxed));
                         }
-                        Some(Ok(without_claims(frame)))
+                        Some(Ok(without_claims(frame, &self.client_header)))
                     }
                     None => {
                         self.record(|progress| {

@@ -77,7 +77,7 @@ where
             shared: Arc::clone(&self.shared),
         });
         let shared = Arc::clone(&self.shared);
-        let mut request = RequestBody::of(request, shared.body_bytes_max, shared.patience);
+        let mut request = RequestBody::of(request, &shared);
         let span = trace(&shared, &mut request);
         let mut answering = Answering {
             peeking: None,

@@ -236,6 +236,30 @@ fn headers_of_strangers_do_not_say_who_they_are_and_what_they_ask_for() {
     }
 }
 
+#[test]
+fn trailers_do_not_say_who_the_client_is_and_where_its_body_ends() {
+    let upstream = Upstream::start(|_| ok(""));
+    let args = ["--client-header", "x-client", "--upstream", &upstream.url()];
+    let gateway = Gateway::start_with(RULES, MAPPING, &args);
+    let names = [
+        "X-Client",
+        "X_Client",
+        "Content_Length",
+        "Transfer_Encoding",
+    ];
+    let trailers: String = names.iter().map(|name| format!("{name}: 7\r\n")).collect();
+    let text = gateway.say(&format!(
+        "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\nTrailer: {}, X-Sum\r\n\r\n\
+         1\r\nx\r\n0\r\nX-Sum: 1\r\n{trailers}\r\n",
+        names.join(", ")
+    ));
+    assert_eq!(Answer::read(&text).status, 200, "{text}");
+    assert_eq!(
+        upstream.asked()[0].trailers.trim().to_lowercase(),
+        "x-sum: 1"
+    );
+}
+
 /// Nobody may come in the clear.
 pub(crate) const ENCRYPTED_ONLY: &str = "
 domain: api

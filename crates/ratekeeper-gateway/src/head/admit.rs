@@ -63,7 +63,7 @@ pub(crate) fn admit<B>(request: &Request<B>) -> Result<(), Fault> {
 }
 
 /// Returns true if CGI and WSGI, which write `-` as `_`, cannot tell it from a field that says where a body ends.
-fn is_framing_twin(name: &HeaderName) -> bool {
+pub(super) fn is_framing_twin(name: &HeaderName) -> bool {
     matches!(name.as_str(), "content_length" | "transfer_encoding")
 }
 

@@ -13,6 +13,7 @@ use http::{Method, Request, Version};
 use ratekeeper_http::{ClientHeader, Forwarding, Hop, push_address};
 use ratekeeper_server::{Peer, PeerAddress};
 
+use super::admit::is_framing_twin;
 use super::hop_by_hop::{is_between_neighbours, remove_hop_by_hop};
 use crate::upstream::{Speech, Upstream};
 
@@ -217,10 +218,11 @@ const fn claims_of(length: usize) -> &'static [&'static str] {
 
 /// Removes from a request's trailers the fields about its origin, its sender and its framing: some servers merge
 /// trailers into headers, where those who checked the headers have not seen them.
-pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
+pub(crate) fn clean_trailers(trailers: &mut HeaderMap, client_header: &ClientHeader) {
     let is_of_head = |name: &HeaderName| {
         is_between_neighbours(name)
-            || is_claim(name.as_str(), false, &ClientHeader::default())
+            || is_framing_twin(name)
+            || is_claim(name.as_str(), false, client_header)
             || [AUTHORIZATION, COOKIE, HOST, CONTENT_LENGTH].contains(name)
     };
     let of_head: Vec<HeaderName> = trailers

@@ -259,14 +259,19 @@ fn trailers_say_nothing_that_a_head_says() {
         "x-forwarded-for",
         "true-client-ip",
         "authorization",
+        "x-client",
+        "x_client",
         "content-length",
+        "content_length",
         "transfer-encoding",
+        "transfer_encoding",
         "grpc-status",
         "x-checksum",
     ] {
         trailers.insert(name, HeaderValue::from_static("1"));
     }
-    clean_trailers(&mut trailers);
+    let client_header = ClientHeader::Single(HeaderName::from_static("x-client"));
+    clean_trailers(&mut trailers, &client_header);
     let mut left: Vec<_> = trailers.keys().map(HeaderName::as_str).collect();
     left.sort_unstable();
     assert_eq!(left, ["grpc-status", "x-checksum"]);
