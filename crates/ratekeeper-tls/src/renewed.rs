@@ -7,19 +7,28 @@ use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use rustls::ClientConfig;
+use tracing::warn;
 
-use crate::{FILE_BYTES_MAX, TlsFile, TlsFileCause, TlsFileError, TlsFiles};
+use crate::{TlsFileError, TlsFiles};
 
 /// The TLS configuration of a client. The next connection after a change of its files uses the new
 /// contents.
 pub struct ClientTls {
     files: TlsFiles,
-    /// The latest configuration, with the state of the files from which it was built.
-    made: Mutex<Option<(Stamps, Arc<ClientConfig>)>>,
+    made: Mutex<Option<Made>>,
 }
 
-/// Modification time and length of each file, to detect changes.
-type Stamps = Vec<(SystemTime, u64)>;
+/// The last good configuration.
+struct Made {
+    config: Arc<ClientConfig>,
+    /// The state of the files from which it was built.
+    of: Stamps,
+    /// The state of the files in which they were refused last.
+    refused: Option<Stamps>,
+}
+
+/// Modification time and length of each file, to detect changes; None for one that cannot be looked at.
+type Stamps = Vec<Option<(SystemTime, u64)>>;
 
 impl fmt::Debug for ClientTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -44,56 +53,71 @@ impl ClientTls {
         }
     }
 
-    /// The configuration for the next connection. If a file has become unreadable, as when it is
-    /// deleted during a renewal, the last configuration stays. Asks the file system for the state
-    /// of each file; blocks while it reads changed ones.
+    /// The configuration for the next connection. If the files have become unusable, as in the middle of a renewal, the
+    /// last good one stays, and the log says so once for each state of the files. Asks the file system for the state of
+    /// each file; blocks while it reads changed ones.
     ///
     /// # Errors
-    /// A file is unusable, or the files do not fit together.
+    /// There was no good one yet: a file is unusable, or the files do not fit together.
     pub fn config(&self) -> Result<Arc<ClientConfig>, TlsFileError> {
         let mut made = self.made.lock();
-        let current = self.stamps().and_then(|stamps| match &*made {
-            Some((of, config)) if *of == stamps => Ok((stamps, Arc::clone(config))),
-            _ => Ok((stamps, Arc::new(self.files.client_config()?))),
-        });
-        match (current, &*made) {
-            (Ok(current), _) => Ok(Arc::clone(&made.insert(current).1)),
-            (Err(error), Some((_, config))) if matches!(error.cause, TlsFileCause::Io(_)) => {
-                Ok(Arc::clone(config))
+        let stamps = self.stamps();
+        match &mut *made {
+            Some(made) if made.of == stamps => Ok(Arc::clone(&made.config)),
+            Some(made) => Ok(self.renewed(made, stamps)),
+            None => {
+                let made = made.insert(Made {
+                    config: Arc::new(self.files.client_config()?),
+                    of: stamps,
+                    refused: None,
+                });
+                Ok(Arc::clone(&made.config))
             }
-            (Err(error), _) => Err(error),
         }
     }
 
-    fn stamps(&self) -> Result<Stamps, TlsFileError> {
+    /// Builds the configuration again, of files in that state. Refused ones are read each time: a file may become readable
+    /// without a change of its state.
+    fn renewed(&self, made: &mut Made, stamps: Stamps) -> Arc<ClientConfig> {
+        match self.files.client_config() {
+            Ok(config) => {
+                *made = Made {
+                    config: Arc::new(config),
+                    of: stamps,
+                    refused: None,
+                };
+            }
+            Err(error) if made.refused.as_ref() != Some(&stamps) => {
+                warn!(%error, "changed TLS files refused; the last good ones stay in use");
+                made.refused = Some(stamps);
+            }
+            Err(_) => {}
+        }
+        Arc::clone(&made.config)
+    }
+
+    fn stamps(&self) -> Stamps {
         let identity = self.files.identity.as_ref();
         let files = [
-            (TlsFile::Authorities, self.files.authorities.as_ref()),
-            (TlsFile::Certificate, identity.map(|it| &it.certificate)),
-            (TlsFile::Key, identity.map(|it| &it.key)),
+            self.files.authorities.as_ref(),
+            identity.map(|it| &it.certificate),
+            identity.map(|it| &it.key),
         ];
-        let files = files
-            .into_iter()
-            .filter_map(|(file, path)| Some((file, path?)));
-        let stamps = files
-            .map(|(file, path)| stamp(path).map_err(|cause| TlsFileError::new(file, path, cause)));
-        stamps.collect()
+        files.into_iter().flatten().map(|it| stamp(it)).collect()
     }
 }
 
-fn stamp(path: &Path) -> Result<(SystemTime, u64), TlsFileCause> {
-    let metadata = path.metadata()?;
-    if metadata.len() > FILE_BYTES_MAX {
-        return Err(TlsFileCause::TooLarge);
-    }
-    Ok((metadata.modified()?, metadata.len()))
+fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
+    let metadata = path.metadata().ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
 }
 
 #[cfg(test)]
 mod tests {
-    use ratekeeper_testkit::certificates::{Authority, put};
+    use ratekeeper_testkit::certificates::{Authority, Validity, put};
 
     use super::*;
+    use crate::TlsIdentity;
 
     #[test]
     fn a_file_that_is_gone_for_a_moment_is_not_missed() {
@@ -110,12 +134,44 @@ mod tests {
         let meanwhile = tls.config().expect("the last one serves on");
         assert!(Arc::ptr_eq(&before, &meanwhile));
         assert!(ClientTls::new(files).config().is_err());
-        // A file that exists and is invalid is not ignored.
-        put(&path, "no certificate");
-        assert!(tls.config().is_err());
         // A different length, in case the file system's timestamps are coarse.
         put(&path, &format!("another\n{}", Authority::new().pem()));
         let after = tls.config().expect("the new file is good");
+        assert!(!Arc::ptr_eq(&before, &after));
+    }
+
+    #[test]
+    fn a_renewal_that_is_half_done_or_wrong_leaves_the_last_pair_in_use() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let files = ["ca.pem", "tls.crt", "tls.key"];
+        let [authorities, certificate, key] = files.map(|name| folder.path().join(name));
+        let authority = Authority::new();
+        put(&authorities, &authority.pem());
+        let identity = authority.issue("localhost", Validity::Valid);
+        put(&certificate, &identity.certificate);
+        put(&key, &identity.key);
+        let identity = TlsIdentity {
+            certificate: certificate.clone(),
+            key: key.clone(),
+        };
+        let files = TlsFiles {
+            authorities: Some(authorities),
+            identity: Some(identity),
+        };
+        let tls = ClientTls::new(files.clone());
+        let before = tls.config().expect("the pair is good");
+        // Lengths differ, in case the file system's timestamps are coarse.
+        let renewed = authority.issue("renewed.localhost", Validity::Valid);
+        let (half, _) = renewed.certificate.split_at(100);
+        for written in [half, &renewed.certificate, "no certificate"] {
+            put(&certificate, written);
+            let meanwhile = tls.config().expect("the last one serves on");
+            assert!(Arc::ptr_eq(&before, &meanwhile), "{written}");
+            assert!(ClientTls::new(files.clone()).config().is_err(), "{written}");
+        }
+        put(&certificate, &renewed.certificate);
+        put(&key, &renewed.key);
+        let after = tls.config().expect("the new pair is good");
         assert!(!Arc::ptr_eq(&before, &after));
     }
 }
