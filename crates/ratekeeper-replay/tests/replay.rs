@@ -522,7 +522,7 @@ descriptors:
   - key: remote_address
     rate_limit:
       - { name: tokens, unit: hour, requests_per_unit: 2, post_paid: true }
-      - { name: requests, unit: hour, requests_per_unit: 4 }
+      - { name: requests, unit: day, requests_per_unit: 4 }
 ";
     let log = line("192.0.2.1", 1, "GET / HTTP/1.1").repeat(5);
     let report = replayed(ReplayOptions::default(), text, &[&log]);
