@@ -76,16 +76,18 @@ class Client {
       // A body can be read once: later attempts need a copy.
       const sent = request && !isLast ? request.clone() : input;
       const ticket = await this.#enter(lane, deadline, signal);
-      let answer: Answer | undefined;
+      const begun = performance.now();
+      let response: Response;
       try {
-        answer = await this.#exchange(sent, init, lane, ticket, deadline, signal);
+        response = await this.#exchange(sent, init, ticket, deadline, signal);
       } catch (error) {
         const wait = isLast || signal?.aborted ? undefined : this.#again(lane, attempt, undefined, deadline);
         if (wait === undefined) throw error;
         await sleep(wait, signal);
         continue;
       }
-      const { response, info } = answer;
+      const answer = this.#learn(response, lane, ticket, performance.now() - begun);
+      const { info } = answer;
       if (!info.denied && !PASSING_FAULTS.has(response.status)) return response;
       const wait = isLast ? undefined : this.#again(lane, attempt, answer, deadline);
       if (wait === undefined) return response;
@@ -111,25 +113,27 @@ class Client {
 
   /** Sends it once. */
   async #exchange(
-    input: string | URL | Request, init: RequestInit, lane: Lane, ticket: Ticket | undefined, deadline: number, signal: AbortSignal | undefined,
-  ): Promise<Answer> {
-    const begun = performance.now();
+    input: string | URL | Request, init: RequestInit, ticket: Ticket | undefined, deadline: number, signal: AbortSignal | undefined,
+  ): Promise<Response> {
     const timeout = new AbortController();
-    const left = deadline - begun;
+    const left = deadline - performance.now();
     const timer = left < 2 ** 31 ? setTimeout(() => timeout.abort(new DOMException("the budget of time is used up", "TimeoutError")), left) : undefined;
-    let response: Response;
     try {
       const both = signal ? AbortSignal.any([signal, timeout.signal]) : timeout.signal;
-      response = await this.#fetch(input, { ...init, signal: both });
+      return await this.#fetch(input, { ...init, signal: both });
     } catch (error) {
       if (ticket) this.#gate?.lost(ticket);
       throw error;
     } finally {
       clearTimeout(timer);
     }
+  }
+
+  /** Learns from an answer. */
+  #learn(response: Response, lane: Lane, ticket: Ticket | undefined, tookMs: number): Answer {
     const info = readRateLimitInfo(response.status, response.headers);
     if (ticket) this.#gate?.answered(ticket, info);
-    this.#tell({ type: "answered", lane, status: response.status, info, tookMs: performance.now() - begun });
+    this.#tell({ type: "answered", lane, status: response.status, info, tookMs });
     return { response, info };
   }
 

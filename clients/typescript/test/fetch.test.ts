@@ -212,6 +212,13 @@ test("a request that fails before it is sent keeps no place", async () => {
   assert.equal((await createFetch({ fetch, gate, budgetMs: 10_000 })(URL_1)).status, 200);
 });
 
+test("a listener that fails does not have an answered request sent again", async () => {
+  const { fetch, calls } = server(ok);
+  const onEvent = ({ type }: FetchEvent): void => { if (type === "answered") throw new Error("no such metric"); };
+  await assert.rejects(createFetch({ fetch, onEvent, ...soon })(URL_1), /no such metric/);
+  assert.equal(calls.length, 1);
+});
+
 test("events tell what was waited for and what was understood", async () => {
   const events: FetchEvent[] = [];
   const told = status(200, { "ratelimit-policy": '"s";q=1;w=1', ratelimit: '"s";r=0;t=1' });
