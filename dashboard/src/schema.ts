@@ -585,7 +585,7 @@ export interface Usage {
   tenant: string;
   /** True if the domain has more descriptors than are read for one answer. */
   truncated?: boolean;
-  /** By descriptor: `default`, or the entries after the tenant's. Where several limits are on one descriptor, the name ends with `#` and the window. */
+  /** By descriptor: `default`, or the entries after the tenant's. Where several limits are on one descriptor, the name ends with `#` and the window, and with the algorithm if two windows are as long. */
   usage: Record<string, Used>;
 }
 

@@ -61,6 +61,9 @@ pub struct ExplainedNode {
     pub pattern: String,
     /// `exact`, `wildcard` or `key only`; `no rule` where only an override of the tenant is.
     pub how: String,
+    /// The number of entries down to it, from 1; 0 once serialized.
+    #[serde(skip)]
+    pub depth: usize,
     /// The limits at this node.
     pub limits: Vec<ExplainedLimit>,
 }
@@ -224,6 +227,7 @@ impl Explainer<'_> {
             Some(ExplainedNode {
                 pattern: self.domain.composite(pattern.0, pattern.1),
                 how: how.to_owned(),
+                depth,
                 limits,
             })
         });

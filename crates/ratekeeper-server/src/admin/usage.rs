@@ -13,7 +13,9 @@ use ratekeeper_core::{Algorithm, Timestamp};
 use ratekeeper_limiter::{Check, ENTRY_BYTES_MAX, ExplainedLimit, Explanation};
 use ratekeeper_quota::tenants_domain;
 use ratekeeper_rules::time;
-use ratekeeper_rules::{Domain, Entry, LEVEL_KEYS, Rule, RuleSet, SERVICE_LEVELS, ServiceLevel};
+use ratekeeper_rules::{
+    Domain, Entry, LEVEL_KEYS, OverrideDescriptor, Rule, RuleSet, SERVICE_LEVELS, ServiceLevel,
+};
 
 use super::explain::{WrongEntry, entry};
 use super::options::Given;
@@ -227,35 +229,84 @@ fn add(
     entries: &[Entry<'_>],
     tenant: &str,
 ) {
-    let node = explanation
-        .descriptors
-        .first()
-        .and_then(|descriptor| descriptor.nodes.get(entries.len() - 1));
-    let limits = node.map(|node| &node.limits[..]).unwrap_or_default();
-    let others = entries.iter().filter(|entry| entry.key != tenant);
-    let others: Vec<_> = others
-        .map(|entry| format!("{}:{}", entry.key, entry.value))
-        .collect();
+    let nodes = explanation.descriptors.first().map(|first| &first.nodes);
+    let mut nodes = nodes.into_iter().flatten();
+    let Some(node) = nodes.find(|node| node.depth == entries.len()) else {
+        return;
+    };
+    let own = entries.iter().position(|entry| entry.key == tenant);
+    let others = entries.iter().enumerate();
+    let others = others.filter(|(number, _)| Some(*number) != own);
+    let others = others.map(|(_, entry)| format!("{}:{}", entry.key, entry.value));
+    let others: Vec<String> = others.collect();
     let name = match others.is_empty() {
         true => DEFAULT.to_owned(),
         false => others.join(","),
     };
-    for limit in limits {
-        let Some(used) = Used::new(limit, rules, now) else {
-            continue;
-        };
-        let name = match limits.len() {
+    let found = node.limits.iter().filter_map(|limit| {
+        let rule = rules.rules().get(limit.index?.get())?;
+        Some((rule, Used::new(limit, rule, now)?))
+    });
+    let mut found: Vec<(&Rule, Used)> = found.collect();
+    // An override takes the place of all limits but permits.
+    let is_rate = |limit: &&ExplainedLimit| {
+        let rule = limit.index.and_then(|index| rules.rules().get(index.get()));
+        let limit = rule.and_then(Rule::limited);
+        limit.is_none_or(|limit| !limit.algorithm().holds_permits())
+    };
+    if own == Some(0) && node.limits.iter().filter(is_rate).count() == 1 {
+        let descriptor: OverrideDescriptor = others.into_iter().collect();
+        for (rule, used) in &mut found {
+            used.raise = doubled(rule, &descriptor);
+        }
+    }
+    let names: Vec<String> = found
+        .iter()
+        .map(|limit| name_among(limit, &found))
+        .collect();
+    for (end, (_, used)) in names.iter().zip(found) {
+        let name = match node.limits.len() {
             1 => name.clone(),
-            _ => format!("{name}#{}", used.window.length),
+            _ => format!("{name}#{end}"),
         };
         usage.insert(name, used);
     }
 }
 
+/// The end of the name of a limit among all of one descriptor: its window, with the algorithm if others have one as long.
+fn name_among((rule, used): &(&Rule, Used), all: &[(&Rule, Used)]) -> String {
+    let length = &used.window.length;
+    let as_long = all
+        .iter()
+        .filter(|(_, other)| other.window.length == *length);
+    match as_long.count() {
+        1 => length.clone(),
+        _ => format!("{}:{}", rule.window_text, used.algorithm),
+    }
+}
+
+/// The override with twice the limit of `rule`, as `quota set` takes it, without dates; [`None`] if no override can say it.
+fn doubled(rule: &Rule, descriptor: &OverrideDescriptor) -> Option<String> {
+    let limit = rule.limited()?;
+    let algorithm = limit.algorithm();
+    if algorithm.holds_permits() || rule.calendar.is_some() {
+        return None;
+    }
+    let (hits, window) = (limit.quota().saturating_mul(2), &rule.window_text);
+    let mut text = format!("{descriptor}={hits}/{window}");
+    // By default it is that of the default plan's limit.
+    if algorithm.has_burst() || rule.plan.is_some() {
+        text.push_str(&format!(",algorithm={}", algorithm.name()));
+    }
+    if algorithm.has_burst() {
+        text.push_str(&format!(",burst={}", limit.capacity().saturating_mul(2)));
+    }
+    Some(text)
+}
+
 impl Used {
     /// [`None`] for what is unlimited, and for a rule that a reload has just taken away.
-    fn new(limit: &ExplainedLimit, rules: &RuleSet, now: Timestamp) -> Option<Self> {
-        let rule = rules.rules().get(limit.index?.get())?;
+    fn new(limit: &ExplainedLimit, rule: &Rule, now: Timestamp) -> Option<Self> {
         let limited = rule.limited().filter(|_| *rule.id == *limit.rule)?;
         let (capacity, remaining) = (limit.capacity?, limit.remaining?);
         Some(Self {
@@ -273,6 +324,7 @@ impl Used {
             leased: limit.held.map(|held| Leased {
                 held_by_this_node: held.left,
             }),
+            raise: None,
         })
     }
 }

@@ -20,7 +20,7 @@ pub struct Usage {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current_window: Option<Span>,
     /// By descriptor: `default`, or the entries after the tenant's. Where several limits are on one descriptor,
-    /// the name ends with `#` and the window.
+    /// the name ends with `#` and the window, and with the algorithm if two windows are as long.
     pub usage: BTreeMap<String, Used>,
     /// Descriptors whose values differ from request to request. Their counters are shown with
     /// `?descriptor=KEY:VALUE`.
@@ -57,6 +57,10 @@ pub struct Used {
     /// Present if the limit is leased.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leased: Option<Leased>,
+    /// The override with twice the limit, as `quota set` takes it, without dates; None if it would take other limits away,
+    /// and once serialized.
+    #[serde(skip)]
+    pub(crate) raise: Option<String>,
 }
 
 /// The leases on a counter.

@@ -132,6 +132,87 @@ async fn a_denied_key_that_is_no_tenant_is_not_told_the_limits_of_one() {
     running.stop().await;
 }
 
+const RAISED: &str = "
+domain: d
+tenant: customer
+plans: [free, pro]
+descriptors:
+  - key: customer
+    rate_limit: { window: 10000d, limit: 600, burst: 2, algorithm: token_bucket }
+    concurrency: { limit: 9 }
+    descriptors:
+      - key: list
+        rate_limit: [ { window: 10000d, limit: 1 }, { window: 1000d, limit: 1 } ]
+      - key: month
+        rate_limit: { unit: month, calendar: Europe/Vienna, limit: 1 }
+      - key: path
+        value: /a#b
+        rate_limit: { window: 10000d, limit: 1 }
+        descriptors:
+          - key: method
+            value: GET
+            rate_limit: { window: 10000d, limit: 1 }
+";
+
+#[tokio::test]
+async fn the_offered_raise_is_twice_the_limit_and_takes_no_other_one_away() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let running = start_with_rules(RAISED, folder.path(), None).await;
+    let cases: [(&str, &[(&str, &str)], Option<&str>); 5] = [
+        (
+            "bucket",
+            &[],
+            Some("default=1200/10000d,algorithm=token_bucket,burst=4@.."),
+        ),
+        // An override takes the place of all limits of a list, and knows no calendar.
+        ("several", &[("list", "x")], None),
+        ("monthly", &[("month", "x")], None),
+        ("path", &[("path", "/a#b")], Some("'path:/a#b=2/10000d@..")),
+        (
+            "method",
+            &[("path", "/a#b"), ("method", "GET")],
+            Some(r#"'["path:/a#b","method:GET"]=2/10000d@.."#),
+        ),
+    ];
+    for (name, after, raise) in cases {
+        let mut entries = vec![json!({ "key": "customer", "value": name })];
+        entries.extend(
+            after
+                .iter()
+                .map(|(key, value)| json!({ "key": key, "value": value })),
+        );
+        let check = json!({ "domain": "d", "descriptors": [{ "entries": entries }] });
+        for _ in 0..4 {
+            running.post("/v1/check", &check).await;
+        }
+        let further: Vec<_> = after
+            .iter()
+            .map(|(key, value)| format!("{key}:{value}"))
+            .collect();
+        let further: Vec<_> = (!further.is_empty())
+            .then_some(further)
+            .into_iter()
+            .collect();
+        let question = json!({ "tenant": name, "descriptors": further });
+        let (_, told) = post(&running, "/admin/v1/tenants", &question).await;
+        let steps = told["next_steps"].as_array().expect("a list");
+        let commands = steps.iter().filter_map(|step| step["command"].as_str());
+        let set = commands
+            .clone()
+            .find(|command| command.contains(" quota set "));
+        let found = set
+            .and_then(|set| set.split_once("--override "))
+            .map(|(_, own)| own);
+        match (found, raise) {
+            (Some(found), Some(raise)) => assert!(found.starts_with(raise), "{found}"),
+            (found, raise) => assert_eq!(found, raise, "{told}"),
+        }
+        let reset = format!("ratekeeper reset {name}");
+        assert!(commands.clone().any(|command| command == reset), "{told}");
+    }
+    running.stop().await;
+}
+
 #[tokio::test]
 async fn a_secret_is_found_by_value_fingerprint_and_last_characters() {
     let running = start(SECRETS).await;

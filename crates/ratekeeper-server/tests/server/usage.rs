@@ -100,6 +100,50 @@ async fn usage_is_read_from_the_live_counters_and_takes_nothing() {
     running.stop().await;
 }
 
+const LISTS: &str = "
+domain: api
+evaluation: path
+tenant: api_key
+tenants:
+  - tenant: own
+    overrides:
+      - { descriptor: ['zone:a', 'x:y'], window: 24h, limit: 20 }
+      - { descriptor: 'api_key:own', window: 24h, limit: 30 }
+descriptors:
+  - key: api_key
+    rate_limit:
+      - { window: 24h, limit: 10, algorithm: fixed_window }
+      - { window: 24h, limit: 5, algorithm: token_bucket }
+      - { unit: day, calendar: Europe/Vienna, limit: 7, algorithm: fixed_window }
+      - { window: 10h, limit: 3 }
+";
+
+#[tokio::test]
+async fn every_limit_of_a_list_is_told_also_those_with_one_window() {
+    let running = start(LISTS).await;
+    let usage = usage(&running, "acme").await;
+    for (name, limit) in [
+        ("default#1d:fixed_window", 10),
+        ("default#1d:token_bucket", 5),
+        ("default#day@Europe/Vienna:fixed_window", 7),
+        ("default#10h", 3),
+    ] {
+        assert_eq!(numbers(&usage, name), [0, limit, limit]);
+    }
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn limits_that_a_tenant_has_alone_are_told_wherever_they_are() {
+    let running = start(LISTS).await;
+    let own = usage(&running, "own").await;
+    assert_eq!(numbers(&own, "zone:a,x:y"), [0, 20, 20]);
+    assert_eq!(numbers(&own, "api_key:own"), [0, 30, 30]);
+    assert_eq!(numbers(&own, "default#10h"), [0, 3, 3]);
+    assert_eq!(own["usage"]["default"], Value::Null, "{own}");
+    running.stop().await;
+}
+
 #[tokio::test]
 async fn a_wrong_question_about_usage_names_its_parameter() {
     let running = start(TENANTS).await;

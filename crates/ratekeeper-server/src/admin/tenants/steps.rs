@@ -136,24 +136,12 @@ pub(super) fn next_steps(
 
 /// An override with twice the limit of the group's rule: `default=200/1m@..2027-02-07T00:00:00Z`.
 fn raise(answer: &TenantAnswer, group: &DenialGroup, now: Timestamp) -> Option<String> {
-    let usage = answer.usage.as_ref()?;
-    let mut of_rule = usage
-        .usage
-        .iter()
-        .filter(|(_, used)| *used.rule == *group.rule);
-    let (descriptor, used) = of_rule.next()?;
-    // The names of several limits of one descriptor end with their window.
-    let descriptor = descriptor.split('#').next().unwrap_or(descriptor);
-    let is_window = used.window.length.starts_with(|c: char| c.is_ascii_digit());
+    let mut used = answer.usage.as_ref()?.usage.values();
+    let used = used.find(|used| *used.rule == *group.rule)?;
+    let raise = used.raise.as_ref()?;
     let day = now.as_micros() / MICROS_PER_SECOND / DAY;
     let until = Timestamp::from_secs((day + RAISE_DAYS) * DAY);
-    let raise = format!(
-        "{descriptor}={}/{}@..{}",
-        used.limit.saturating_mul(2),
-        used.window.length,
-        time::rfc3339(until)
-    );
-    is_window.then(|| quoted(&raise))
+    Some(quoted(&format!("{raise}@..{}", time::rfc3339(until))))
 }
 
 /// A word of a command line, in quotes if a shell would read it as anything else.
