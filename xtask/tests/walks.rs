@@ -47,7 +47,7 @@ fn a_new_algorithm_passes_by_every_match() {
     // Models may leave open what they do not use, and then need not know of it.
     let closed = matches
         .iter()
-        .filter(|found| !is_model(found) || found.wildcard.is_none());
+        .filter(|found| !is_of_models(&found.file) || found.wildcard.is_none());
     let files: BTreeSet<&String> = closed.map(|found| &found.file).collect();
     let missed: Vec<&&String> = files.iter().filter(|file| !walk.contains(**file)).collect();
     assert!(
@@ -60,7 +60,7 @@ fn a_new_algorithm_passes_by_every_match() {
 fn a_match_on_algorithms_names_all_of_them() {
     let open: Vec<String> = matches_on_algorithms()
         .into_iter()
-        .filter(|found| !is_model(found))
+        .filter(|found| !is_of_models(&found.file))
         .filter_map(|found| {
             let wildcard = found.wildcard?;
             Some(format!("{}:{}: {wildcard}", found.file, found.line))
@@ -71,6 +71,61 @@ fn a_match_on_algorithms_names_all_of_them() {
         "a new algorithm would compile without a decision here:\n{}",
         open.join("\n")
     );
+}
+
+#[test]
+fn nothing_compares_with_an_algorithm() {
+    let sources = texts(&["crates/*/src/*.rs"]).into_iter();
+    let sources = sources.filter(|(file, _)| !is_of_tests(file) && !is_of_models(file));
+    let compared: Vec<String> = sources
+        .flat_map(|(file, text)| {
+            let code = text.split("#[cfg(test)]\nmod tests").next();
+            let lines = code.unwrap_or_default().lines().enumerate();
+            let found = lines.filter(|(_, line)| compares(line));
+            let found = found.map(|(at, line)| format!("{file}:{}: {}", at + 1, line.trim()));
+            found.collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(
+        compared.is_empty(),
+        "a new algorithm would compile without a decision here; ask a method of Algorithm:\n{}",
+        compared.join("\n")
+    );
+}
+
+/// Returns true if a line tells one algorithm from all others.
+fn compares(line: &str) -> bool {
+    let Some((before, after)) = line.split_once("Algorithm::") else {
+        return false;
+    };
+    let is_variant = after.starts_with(|c: char| c.is_ascii_uppercase());
+    let is_whole = !before.ends_with(char::is_alphanumeric);
+    let before = before.strip_suffix("Some(").unwrap_or(before);
+    let compares = ["== ", "!= ", "let "]
+        .iter()
+        .any(|word| before.ends_with(word));
+    is_whole && is_variant && (compares || before.contains("matches!("))
+}
+
+#[test]
+fn a_comparison_is_found_in_each_form() {
+    for line in [
+        "if limit.algorithm() == Algorithm::Gcra {",
+        "a != Algorithm::Gcra || b",
+        "if algorithm == Some(Algorithm::Gcra) {",
+        "matches!(algorithm, Algorithm::Gcra)",
+        "if let Algorithm::Gcra = algorithm {",
+    ] {
+        assert!(compares(line), "{line}");
+    }
+    for line in [
+        "Algorithm::Gcra => 1,",
+        "let all = Algorithm::ALL;",
+        "limit.algorithm() == other",
+        "(a, Algorithm::Gcra) => 2,",
+    ] {
+        assert!(!compares(line), "{line}");
+    }
 }
 
 #[test]
@@ -102,8 +157,8 @@ struct Match {
     wildcard: Option<String>,
 }
 
-fn is_model(found: &Match) -> bool {
-    found.file.starts_with("crates/ratekeeper-testkit/")
+fn is_of_models(file: &str) -> bool {
+    file.starts_with("crates/ratekeeper-testkit/")
 }
 
 fn matches_on_algorithms() -> Vec<Match> {

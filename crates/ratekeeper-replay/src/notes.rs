@@ -158,7 +158,7 @@ impl Replay {
 fn note_on_limit(rule: &Rule, wait_max: Micros, reads_usage: bool) -> Option<String> {
     let limit = rule.limited().filter(|_| rule.enabled)?;
     let id = &rule.id;
-    if limit.algorithm() == Algorithm::LeakyBucket {
+    if limit.algorithm().has_turns() {
         return Some(format!(
             "{id} delays requests: those that wait for no more than {:?} are allowed, as at a gateway.",
             Duration::from(wait_max)
@@ -177,7 +177,7 @@ fn note_on_rule(rule: &Rule) -> Option<String> {
     if !rule.enabled {
         return Some(format!("{id} is switched off."));
     }
-    if algorithm == Some(Algorithm::Concurrency) {
+    if algorithm.is_some_and(Algorithm::holds_permits) {
         return Some(format!(
             "{id} limits concurrency, which a log does not show: it was skipped."
         ));

@@ -207,7 +207,7 @@ mod tests {
         Refusal::of(&told.expect_err("it is an error"))
     }
 
-    /// What the script did before that command was carried out: told as refused, it would be charged once more.
+    /// The commands before that one were carried out: told as refused, they would be charged once more.
     #[test]
     fn a_command_inside_the_script_that_is_not_permitted_is_a_failed_script() {
         for line in [

@@ -334,7 +334,7 @@ fn fill_and_wait(node: &SyncedCounters) {
     assert_eq!(node.next_due(), Some(Micros::new(23_000_000)), "no other");
 }
 
-/// What the others have used of a window that still counts is worth knowing.
+/// A window that still counts is asked about: others may have used it.
 #[test]
 fn a_node_that_was_cut_off_asks_again_without_a_request() {
     let [one, other] = [7, 8].map(SyncedCounters::new);

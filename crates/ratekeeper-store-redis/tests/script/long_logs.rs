@@ -1,4 +1,4 @@
-//! What the script copies of a sliding log as long as they get: a server that is busy answers nobody.
+//! The longest sliding logs are copied a bounded number of times: a server that is busy answers nobody.
 
 use ratekeeper_core::{Algorithm, Ask, Limit, LimitSpec, Micros, Mode, Moment, State, Timestamp};
 use ratekeeper_store::{Charge, CounterKey, Request, Step, StepOutcome};
