@@ -288,15 +288,18 @@ fn read<T: DeserializeOwned>(row: Row) -> serde_json::Result<T> {
     serde_json::from_value(Value::Object(row))
 }
 
+/// The columns with the times of a plan or an override.
+const TIMES: [&str; 2] = ["effective_at", "expires_at"];
+
 /// Adds the plan and the override of a row.
 fn add(mut row: Row, quotas: &mut QuotaDocument, line: u64) -> Result<(), BadTenantLine> {
-    let plan = row.remove_entry("plan");
-    if let Some((name, plan)) = plan {
+    let mut is_dated = false;
+    if let Some((name, plan)) = row.remove_entry("plan") {
         if plan == ratekeeper_rules::CUSTOM {
             // Overrides alone: what is without a plan is so by itself.
             quotas.plan = Some(ratekeeper_rules::CUSTOM.to_owned());
         } else {
-            let times = ["effective_at", "expires_at"].into_iter();
+            let times = TIMES.into_iter();
             let times = times.filter_map(|name| Some((name.to_owned(), row.get(name)?.clone())));
             let plan = read(times.chain([(name, plan)]).collect());
             let plan: TenantPlan = plan.map_err(|error| fault(line, "plan", error))?;
@@ -304,9 +307,12 @@ fn add(mut row: Row, quotas: &mut QuotaDocument, line: u64) -> Result<(), BadTen
             if !quotas.plans.contains(&plan) {
                 quotas.plans.push(plan);
             }
+            is_dated = true;
         }
     }
-    if row.contains_key("requests_per_unit") {
+    // Whatever else there is is of an override; without its limit it would be dropped, and the override with it.
+    let is_of_plan = |name: &String| is_dated && TIMES.contains(&name.as_str());
+    if !row.keys().all(is_of_plan) {
         let own = read(row).map_err(|error| fault(line, "", error))?;
         quotas.overrides.push(own);
     }
@@ -512,5 +518,30 @@ mod tests {
         }
         let one = read(BulkFormat::JsonLines, r#"{"tenant":"x","tier":"pro"}"#);
         assert_eq!(one.quotas.plan.as_deref(), Some("pro"));
+    }
+
+    /// Otherwise the tenant would lose a limit that its row was to change.
+    #[test]
+    fn a_row_with_parts_of_an_override_and_no_limit_is_refused() {
+        let read = |rows: &str| {
+            let head = "tenant,plan,descriptor,requests_per_unit,unit,effective_at,expires_at";
+            read_tenants(BulkFormat::Csv, &format!("{head}\n{rows}"))
+        };
+        for row in [
+            "x,pro,,9,day,,\nx,,a:b,,minute,,",
+            "x,pro,a:b,,,,",
+            "x,,,,minute,,",
+            "x,,,,,2027-01-31,",
+            "x,custom,,,,,2027-01-31",
+        ] {
+            let refused = read(row).expect_err(row);
+            let line = row.lines().count() as u64 + 1;
+            assert_eq!(refused.line, line, "{row}");
+            let says = refused.to_string();
+            assert!(says.contains("requests_per_unit"), "{row}: {says}");
+        }
+        let dated = read("x,pro,,,,2027-01-31,2027-02-28\ny,,,,,,").expect("they are right");
+        assert_eq!(dated[0].tenant.quotas.plans.len(), 1);
+        assert_eq!(dated[1].tenant.quotas, QuotaDocument::default());
     }
 }

@@ -286,9 +286,9 @@ impl Change {
         expected: Precondition,
         rules: &RuleSet,
     ) -> Result<(Option<TenantRecord>, Written), QuotaError> {
-        let had = before.as_ref().map(|kept| &kept.record.quotas);
-        let quotas = put.after(had, self.now);
-        let was_known = before.is_some();
+        let known = before.as_ref().map(|kept| &kept.record);
+        let quotas = put.after(known.map(|record| &record.quotas), self.now);
+        let (was_known, id) = (known.is_some(), named(&put.tenant, known));
         let before = before
             .filter(|kept| !kept.is_deleted)
             .map(|kept| kept.record);
@@ -308,7 +308,7 @@ impl Change {
                 is_changed: false,
             },
             _ => Written {
-                record: self.next_record(&put.tenant, quotas, before.as_ref()),
+                record: self.next_record(&id, quotas, before.as_ref()),
                 before: had,
                 was_known,
                 is_new: before.is_none(),
@@ -335,13 +335,8 @@ impl Change {
         quotas: TenantQuotas,
         before: Option<&TenantRecord>,
     ) -> TenantRecord {
-        let mut id = tenant.clone();
-        // A hash alone does not say what the value looks like; an earlier change may have.
-        if let Some(before) = before.filter(|_| id.shown == HIDDEN) {
-            id.shown.clone_from(&before.id.shown);
-        }
         TenantRecord {
-            id,
+            id: named(tenant, before),
             quotas,
             version: self.version + 1,
             created_at: before.map_or(self.now, |before| before.created_at),
@@ -387,6 +382,16 @@ fn distinct(puts: &[TenantPut]) -> &[TenantPut] {
     let puts_max = puts.iter().take(PUTS_MAX);
     let most = puts_max.take_while(|put| seen.insert(put.tenant.key()));
     &puts[..most.count()]
+}
+
+/// The tenant, with the name that is `known` of it, be it of one that was deleted: a hash alone does not say what the value
+/// looks like.
+fn named(tenant: &TenantId, known: Option<&TenantRecord>) -> TenantId {
+    let mut id = tenant.clone();
+    if let Some(known) = known.filter(|_| id.shown == HIDDEN) {
+        id.shown.clone_from(&known.id.shown);
+    }
+    id
 }
 
 /// The entry of the audit trail for one tenant.

@@ -84,6 +84,8 @@ impl Follower {
             is_read: false,
             asked: Instant::now(),
             saved: None,
+            save_tried: None,
+            is_save_failing: false,
             tidied: Instant::now(),
         };
         match timeout(patience, copy.look()).await {
@@ -204,8 +206,12 @@ struct Copy {
     is_read: bool,
     /// The time of the last answer.
     asked: Instant,
-    /// The last change that was saved, and when.
-    saved: Option<(u64, Instant)>,
+    /// The last change that was saved.
+    saved: Option<u64>,
+    /// The time of the last attempt to save.
+    save_tried: Option<Instant>,
+    /// True while the copy cannot be saved, which is logged once.
+    is_save_failing: bool,
     /// The last time that traces of deleted tenants were dropped.
     tidied: Instant,
 }
@@ -353,24 +359,35 @@ impl Copy {
             .await;
     }
 
-    /// Saves the copy if it changed.
+    /// Saves the copy if it has changed since it was saved.
     async fn save(&mut self, when: SaveWhen) {
         let Some(path) = self.config.saved.clone() else {
             return;
         };
-        let is_due = self.saved.is_none_or(|(version, at)| {
-            let is_time = when == SaveWhen::Changed || at.elapsed() >= SAVED_EVERY;
-            version != self.version && is_time
-        });
-        if !self.is_read || !is_due {
+        let tried = self.save_tried;
+        let is_time =
+            when == SaveWhen::Changed || tried.is_none_or(|tried| tried.elapsed() >= SAVED_EVERY);
+        if !self.is_read || self.saved == Some(self.version) || !is_time {
             return;
         }
+        self.save_tried = Some(Instant::now());
         let (index, version) = (self.index.clone(), self.version);
-        let (shown, now) = (path.clone(), Instant::now());
-        if let Err(error) = blocking(move || saved::save(&path, &index, version)).await {
-            warn!(%error, path = %shown.display(), "the quotas of tenants cannot be saved");
+        let shown = path.clone();
+        let saved = blocking(move || saved::save(&path, &index, version)).await;
+        let was_failing = std::mem::replace(&mut self.is_save_failing, saved.is_err());
+        let path = shown.display();
+        match saved {
+            Ok(()) => {
+                self.saved = Some(version);
+                if was_failing {
+                    info!(%path, "the quotas of tenants are saved again");
+                }
+            }
+            Err(error) if !was_failing => {
+                warn!(%error, %path, "the quotas of tenants cannot be saved; it is tried every ten seconds");
+            }
+            Err(_) => {}
         }
-        self.saved = Some((version, now));
     }
 }
 
@@ -449,6 +466,8 @@ descriptors:
             is_read: false,
             asked: Instant::now(),
             saved: None,
+            save_tried: None,
+            is_save_failing: false,
             tidied: Instant::now(),
         }
     }

@@ -284,3 +284,27 @@ fn a_clean_stop_while_postgres_is_away_saves_what_changed_last() {
         assert_eq!(restarted.limits("acme").0, Some(5_000));
     });
 }
+
+#[test]
+fn a_copy_that_could_not_be_saved_is_saved_once_it_can_be() {
+    let folder = tempdir().expect("a folder can be made");
+    let later = folder.path().join("later");
+    let config = keeping(&later);
+    let database = Database::sqlite();
+    run(async {
+        let (address, rules) = (database.fresh(), rules());
+        put(&store(&address), "acme", &on("pro"), &rules).await;
+        let node = Node::start(store(&address), config.clone(), PATIENCE).await;
+        node.follower.save().await;
+        assert!(!saved(&later).exists(), "its folder is not there");
+        std::fs::create_dir(&later).expect("a folder can be made");
+        node.follower.save().await;
+        drop(node);
+        let away: DatabaseAddress = format!("sqlite://{}", folder.path().display())
+            .parse()
+            .expect("it is an address");
+        let short = Duration::from_millis(500);
+        let restarted = Node::start(store(&away), config, short).await;
+        assert_eq!(restarted.limits("acme").0, Some(1_000));
+    });
+}

@@ -245,6 +245,16 @@ async fn deletes_and_resets(quotas: &QuotaStore) {
         .expect("it is back");
     assert_eq!(again.quotas.epoch, 1);
 
+    // One that is put back by its hash has the name that it had.
+    let gone = quotas
+        .delete("d", acme.hash, Precondition::Any, &editor())
+        .await;
+    gone.expect("it was there");
+    let by_hash = TenantId::of_hash("d", acme.hash);
+    put(quotas, &by_hash, &on("free"), &rules).await;
+    let back = quotas.get("d", acme.hash).await.expect("it answers");
+    assert_eq!(back.expect("it is back").id.shown, "acme");
+
     // A tenant without quotas can be reset, and is not listed for it.
     let bob = tenant("bob");
     let reset = quotas
