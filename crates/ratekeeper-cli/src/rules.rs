@@ -77,5 +77,5 @@ pub(crate) fn load(
     if let Some(tenants) = tenants {
         add(&mut all, read(tenants, ReadOptions::default())?);
     }
-    compile(all, options).with_context(|| format!("the rules in {} are refused:\n", path.display()))
+    compile(all, options).with_context(|| format!("the rules in {} are refused", path.display()))
 }

@@ -74,13 +74,14 @@ impl YamlDocument {
             root,
             error,
             repeated,
+            covered,
             more,
             alias,
         } = yaml::build(text);
         if let Some((mark, message)) = yaml::forbidden(text).or(error) {
             return Err(YamlError::NotYaml(message.into()).at(mark));
         }
-        let repeated = repeated.into_iter();
+        let repeated = repeated.into_iter().chain(covered);
         let repeated = repeated.map(|(mark, key)| YamlError::Duplicate(key).at(mark));
         let alias = alias.map(|mark| YamlError::Alias.at(mark));
         Ok(Self {

@@ -22,6 +22,30 @@ fn warnings(texts: &[&str]) -> Vec<String> {
     loaded(texts).warnings.iter().map(told).collect()
 }
 
+#[test]
+fn a_key_that_a_merge_below_it_writes_again_is_told() {
+    let merge = |limit: &str| {
+        format!(
+            "x-base: &base {{ window: 1m, limit: 100 }}\ndomain: d\ndescriptors:\n- key: a\n  rate_limit: {limit}\n"
+        )
+    };
+    let told = warnings(&[&merge("{ limit: 5, <<: *base }")]);
+    assert_eq!(
+        told,
+        [
+            "0.yaml:5:17: what `<<` merges below has `limit` as well, which counts in place of this one | put `<<` \
+             first: keys behind it count"
+        ]
+    );
+    for fine in [
+        "{ <<: *base, limit: 5 }",
+        "{ strict: true, <<: *base }",
+        "{ <<: [ *base, { limit: 7 } ] }",
+    ] {
+        assert_eq!(warnings(&[&merge(fine)]), [""; 0], "{fine}");
+    }
+}
+
 const LIMIT: &str = "rate_limit: { window: 1m, limit: 9 }";
 
 /// Descriptors that are `key` or `key=value`, each with a limit.

@@ -222,6 +222,9 @@ fn a_change_is_undone_by_the_trail() {
     );
     let early = fleet.tell(&node, &["quota", "revert", "acme", "--to", "0"]);
     assert_contains(&early.err, "was not in the database");
+    let late = fleet.tell(&node, &["quota", "revert", "acme", "--to", "1000"]);
+    assert_eq!(late.code, Some(1), "{late:?}");
+    assert_contains(&late.err, "there is no change 1000 yet, the last one is ");
 
     // The trail's own words are a file that `quota set` and a PUT take.
     let trail = fleet.json(&node, &["audit", "list", "--tenant", "acme"]);

@@ -281,6 +281,13 @@ fn fresh_rules_are_explained() {
     let said = run(folder.path(), "rules explain --rules rules.yaml other a=b");
     assert_contains(&said.out, "no rules");
     assert_contains(&said.out, "there are rules for d\n");
+    write(folder.path(), "broken.yaml", "domain: d\nwhat: 1\n");
+    let said = run(folder.path(), "rules explain --rules broken.yaml d a=b");
+    let first = said.err.lines().next().unwrap_or_default();
+    assert!(
+        first.starts_with("ratekeeper: the rules in broken.yaml are refused: broken.yaml:2:1: "),
+        "{first}"
+    );
 }
 
 #[test]
@@ -459,6 +466,9 @@ fn requests_are_explained_and_limits_published() {
     let odd = explain("product");
     assert_eq!(odd.code, Some(1));
     assert_contains(&odd.err, "write --request 'GET /product/7'");
+    let no_slash = explain("GET product");
+    assert_eq!(no_slash.code, Some(1), "{}", no_slash.out);
+    assert_contains(&no_slash.err, "--request: `product` is not a path");
 
     let publish = |format| {
         run(

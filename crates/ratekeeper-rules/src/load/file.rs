@@ -33,6 +33,15 @@ pub(super) fn open(source: &Source, report: &mut Report<'_>) -> Option<Option<Rc
             "leave one of them out",
         );
     }
+    for (mark, key) in built.covered {
+        report.warn(
+            mark,
+            format!(
+                "what `<<` merges below has `{key}` as well, which counts in place of this one"
+            ),
+            "put `<<` first: keys behind it count",
+        );
+    }
     if let Some(mark) = built.more {
         report.warn(
             mark,

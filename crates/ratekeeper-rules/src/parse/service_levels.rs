@@ -140,12 +140,15 @@ fn parse_match(
     Some((methods, pattern))
 }
 
-/// Checks `methods:`, and puts them into upper case; empty if there are none.
+/// Checks `methods:`, and puts them into upper case, each once; empty if there are none.
 pub(super) fn check_methods(written: Vec<At<Box<str>>>, report: &mut Report<'_>) -> Vec<Box<str>> {
     let mut methods: Vec<Box<str>> = Vec::new();
     for At { value, mark } in written {
         if is_token(value.as_bytes()) {
-            methods.push(value.to_ascii_uppercase().into());
+            let method = value.to_ascii_uppercase().into();
+            if !methods.contains(&method) {
+                methods.push(method);
+            }
         } else {
             report.error(
                 mark,

@@ -26,6 +26,8 @@ pub(crate) struct Built {
     pub(crate) error: Option<(Mark, String)>,
     /// Keys that a later pair of the same mapping repeats.
     pub(crate) repeated: Vec<(Mark, Box<str>)>,
+    /// Keys that a later `<<` of the same mapping brings along as well.
+    pub(crate) covered: Vec<(Mark, Box<str>)>,
     /// The start of a second document.
     pub(crate) more: Option<Mark>,
     /// The first alias.
@@ -82,6 +84,7 @@ fn attempt(text: &[char]) -> (Built, Option<usize>) {
     let Builder {
         root,
         repeated,
+        covered,
         more,
         alias,
         ..
@@ -93,6 +96,7 @@ fn attempt(text: &[char]) -> (Built, Option<usize>) {
             root,
             error,
             repeated,
+            covered,
             more,
             alias,
         },
@@ -168,6 +172,7 @@ struct Builder<'t> {
     anchors: HashMap<usize, Anchored>,
     root: Option<Rc<Node>>,
     repeated: Vec<(Mark, Box<str>)>,
+    covered: Vec<(Mark, Box<str>)>,
     more: Option<Mark>,
     alias: Option<Mark>,
     weight: usize,
@@ -356,7 +361,10 @@ impl Builder<'_> {
                 for merged in source.as_map().unwrap_or_default() {
                     merged_marks.insert(merged.key.mark);
                     self.spend(source.mark, map.overlaid(merged))?;
-                    map.put(merged.clone());
+                    // Of several sources each may have what another one has.
+                    let covered = map.put(merged.clone());
+                    let covered = covered.filter(|(mark, _)| !merged_marks.contains(mark));
+                    self.covered.extend(covered);
                 }
             }
         }

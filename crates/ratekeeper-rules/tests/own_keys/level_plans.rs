@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use ratekeeper_core::Timestamp;
 use ratekeeper_rules::{
-    Dated as _, Entry, Options, RuleSet, SERVICE_LEVELS, Source, TenantIndex, TenantKey,
-    TenantOverride, TenantPlan, TenantQuotas, Term, load,
+    Dated as _, Diagnostic, Entry, Options, PathFolding, RuleSet, SERVICE_LEVELS, Source,
+    TenantIndex, TenantKey, TenantOverride, TenantPlan, TenantQuotas, Term, load,
 };
 
-use crate::support::loaded;
+use crate::support::{loaded, loaded_with};
 
 /// A level with limits of its own for `pro`, and one that is the same on all plans.
 const RULES: &str = "domain: api
@@ -419,4 +419,36 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_tenant_whose_name_no_path_has_is_told() {
+    let file = |tenant: &str, path: &str| {
+        format!(
+            "domain: api\ntenant: customer\nplans: [free, pro]\ntenants: [ {{ tenant: {tenant}, plan: pro }} ]\n\
+             descriptors: [ {{ key: customer, rate_limit: {{ unit: day, limit: 7 }} }} ]\n\
+             slas: [ {{ id: get, pathPattern: '{path}', tiers: [ {{ period: 1, threshold: 10 }} ] }} ]\n"
+        )
+    };
+    let mut options = Options::default();
+    let told = |text: &str, options: &Options| {
+        let warnings = loaded_with(text, options).warnings;
+        warnings.iter().map(Diagnostic::brief).collect::<Vec<_>>()
+    };
+    let by_path = "/orgs/{tenant}/**";
+    assert_eq!(
+        told(&file("Acme", by_path), &options),
+        [
+            "f.yaml:4:22: names of tenants from paths are compared in lower case: no service level finds this one by its path"
+        ]
+    );
+    for (tenant, path) in [("acme", by_path), ("Acme", "/orgs/{org}/**")] {
+        assert_eq!(
+            told(&file(tenant, path), &options),
+            [""; 0],
+            "{tenant} {path}"
+        );
+    }
+    options.path_folding = PathFolding::NONE;
+    assert_eq!(told(&file("Acme", by_path), &options), [""; 0]);
 }

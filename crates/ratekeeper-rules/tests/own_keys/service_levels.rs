@@ -7,7 +7,7 @@ use crate::support::{errors, loaded, loaded_with};
 #[test]
 fn service_levels_are_checked_nested_flat_and_alone() {
     let loaded = loaded_with(
-        "- id: get\n  methods: [get, HEAD]\n  pathPattern: /product/*\n  tiers: [ { period: 1, threshold: 10 }, { period: 10s, threshold: 50 } ]\n\
+        "- id: get\n  methods: [get, HEAD, GET]\n  pathPattern: /product/*\n  tiers: [ { period: 1, threshold: 10 }, { period: 10s, threshold: 50 } ]\n\
          - id: put\n  enabled: no\n  match: { pathPattern: '/files/**' }\n  tiers: [ { period: 10, threshold: 100, algorithm: gcra, burst: 5 } ]\n",
         &{
             let mut options = Options::default();

@@ -19,6 +19,13 @@ const ATTEMPTS_MAX: u32 = 5;
 /// The changes that are asked for at once.
 const PAGE: &str = "200";
 
+/// A page of the audit trail, the newest change first.
+#[derive(Deserialize)]
+struct Page {
+    changes: Vec<AuditDocument>,
+    next_cursor: Option<u64>,
+}
+
 pub(super) fn revert(args: &QuotaRevert) -> Result<ExitCode> {
     let mut attempt = 1;
     loop {
@@ -84,7 +91,24 @@ fn state_at(args: &TenantArgs, version: u64) -> Result<Option<QuotaDocument>> {
             args.tenant
         );
     };
+    if row.version < version {
+        refuse_later(args, version)?;
+    }
     document(row.after)
+}
+
+/// Refuses the number of a change that nobody has made yet.
+fn refuse_later(args: &TenantArgs, version: u64) -> Result<()> {
+    let page: Page = args.access.ask("GET", "/admin/v1/audit?limit=1", "")?;
+    match page.changes.first() {
+        Some(last) if last.version < version => {
+            bail!(
+                "there is no change {version} yet, the last one is {}",
+                last.version
+            )
+        }
+        _ => Ok(()),
+    }
 }
 
 fn document(state: Option<Value>) -> Result<Option<QuotaDocument>> {
@@ -97,12 +121,6 @@ fn find(
     args: &TenantArgs,
     is_it: impl Fn(&AuditDocument) -> bool,
 ) -> Result<Option<AuditDocument>> {
-    #[derive(Deserialize)]
-    struct Page {
-        changes: Vec<AuditDocument>,
-        next_cursor: Option<u64>,
-    }
-
     let query = query([
         ("limit", Some(PAGE)),
         ("tenant", Some(&*args.tenant)),

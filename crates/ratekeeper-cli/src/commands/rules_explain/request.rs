@@ -99,9 +99,10 @@ pub(super) fn request_line(text: &str) -> Result<(Method, Uri)> {
     let method = method
         .parse()
         .with_context(|| format!("--request: `{method}` is not an HTTP method"))?;
-    let uri: Uri = target
-        .parse()
-        .with_context(|| format!("--request: `{target}` is not a path"))?;
+    let uri = target.parse::<Uri>().ok();
+    // A name without a slash is read as a host.
+    let uri = uri.filter(|uri| !uri.path().is_empty());
+    let uri = uri.with_context(|| format!("--request: `{target}` is not a path"))?;
     Ok((method, uri))
 }
 
