@@ -1,7 +1,7 @@
 //! The one way from a request to its decision.
 //!
 //! ```text
-//! check -> Evaluation (matched against one snapshot) -> store -> Verdicts -> Decision
+//! check -> MatchedCheck (matched against one snapshot) -> store -> Verdicts -> Decision
 //!                                                        |          ^
 //!                                                        `- Pending-'   a store that answers later
 //! ```
@@ -37,7 +37,7 @@ use crate::usage::UsageMeter;
 
 /// A request, matched against one snapshot of the rules.
 #[derive(Debug)]
-pub(crate) struct Evaluation {
+pub(crate) struct MatchedCheck {
     pub(crate) decision: Decision,
     pub(crate) plan: Plan,
     /// Time of the request, by the limiter's clock.
@@ -46,8 +46,8 @@ pub(crate) struct Evaluation {
     observer: Option<Arc<dyn CheckObserver>>,
 }
 
-impl Evaluation {
-    /// Makes an empty evaluation, to be filled in place: moving it costs as much as matching.
+impl MatchedCheck {
+    /// Makes an empty one, to be filled in place: moving it costs as much as matching.
     #[inline(always)]
     pub(crate) fn new(snapshot: Guard<Arc<Snapshot>>, now: Timestamp) -> Self {
         Self {
@@ -122,18 +122,18 @@ struct Kept<'a, T> {
     outstanding: Outstanding<T>,
 }
 
-/// An evaluation that the store has yet to answer.
+/// A matched check that the store has yet to answer.
 #[derive(Debug)]
 struct Outstanding<T> {
-    evaluation: Evaluation,
+    matched: MatchedCheck,
     /// [`None`] once it has been awaited.
     ticket: Option<T>,
 }
 
 impl<T: Future<Output = Result<Verdicts, StoreError>> + Unpin> Outstanding<T> {
-    const fn new(evaluation: Evaluation, ticket: T) -> Self {
+    const fn new(matched: MatchedCheck, ticket: T) -> Self {
         Self {
-            evaluation,
+            matched,
             ticket: Some(ticket),
         }
     }
@@ -151,7 +151,7 @@ impl<T> Pending<'_, T> {
     /// Time at which the store was asked, by the limiter's clock.
     #[must_use]
     pub const fn asked_at(&self) -> Timestamp {
-        self.0.outstanding.evaluation.now
+        self.0.outstanding.matched.now
     }
 }
 
@@ -161,8 +161,8 @@ impl<S: Store> Limiter<S> {
     /// A fault of the store is not an error: the rules' failure modes answer, and the decision says
     /// that it is degraded.
     pub fn check(&self, check: &Check<'_>) -> impl Future<Output = Decision> + Send {
-        let answer = self.decide_with(check, self.clock().now(), |evaluation, ticket| {
-            Box::new(Outstanding::new(evaluation, ticket))
+        let answer = self.decide_with(check, self.clock().now(), |matched, ticket| {
+            Box::new(Outstanding::new(matched, ticket))
         });
         async move {
             match answer {
@@ -170,7 +170,7 @@ impl<S: Store> Limiter<S> {
                 Answer::Pending(mut outstanding) => {
                     let answer = outstanding.answer().await;
                     self.conclude(&mut outstanding, answer);
-                    outstanding.evaluation.decision
+                    outstanding.matched.decision
                 }
             }
         }
@@ -187,10 +187,10 @@ impl<S: Store> Limiter<S> {
         now: Timestamp,
         read: impl FnOnce(&Ruling<'_>) -> D,
     ) -> Answer<Pending<'a, S::Ticket>, D> {
-        self.ask_with(check, now, read, |evaluation, ticket| {
+        self.ask_with(check, now, read, |matched, ticket| {
             Pending(Box::new(Kept {
                 check: check.clone(),
-                outstanding: Outstanding::new(evaluation, ticket),
+                outstanding: Outstanding::new(matched, ticket),
             }))
         })
     }
@@ -206,17 +206,17 @@ impl<S: Store> Limiter<S> {
         let Kept { check, outstanding } = &mut *kept;
         let answer = outstanding.answer().await;
         let verdicts = self.conclude(outstanding, answer);
-        read(&Ruling::new(check, &outstanding.evaluation, &verdicts))
+        read(&Ruling::new(check, &outstanding.matched, &verdicts))
     }
 
     /// Peeks at the current state of `check`, concurrency limits included; true if one hit on each of its
     /// descriptors would pass. Takes nothing, no matter what hits the descriptors have, and creates no
     /// counter.
     pub async fn peek(&self, check: &Check<'_>) -> (Decision, bool) {
-        let mut evaluation = self.matched(check, self.clock().now(), Purpose::Peek);
-        let verdicts = self.verdicts(&evaluation, None).await;
-        evaluation.fill(&verdicts, |_, _| {});
-        let Evaluation { decision, plan, .. } = evaluation;
+        let mut matched = self.matched(check, self.clock().now(), Purpose::Peek);
+        let verdicts = self.verdicts(&matched, None).await;
+        matched.fill(&verdicts, |_, _| {});
+        let MatchedCheck { decision, plan, .. } = matched;
         let would_allow = plan.would_allow(decision.snapshot(), &verdicts);
         (decision, would_allow)
     }
@@ -234,39 +234,39 @@ impl<S: Store> Limiter<S> {
     }
 
     async fn explain_for(&self, check: &Check<'_>, purpose: Purpose) -> Explanation {
-        let evaluation = self.matched(check, self.clock().now(), purpose);
-        let verdicts = self.verdicts(&evaluation, None).await;
-        self.explained(check, &evaluation, &verdicts)
+        let matched = self.matched(check, self.clock().now(), purpose);
+        let verdicts = self.verdicts(&matched, None).await;
+        self.explained(check, &matched, &verdicts)
     }
 
     fn explained(
         &self,
         check: &Check<'_>,
-        evaluation: &Evaluation,
+        matched: &MatchedCheck,
         verdicts: &Verdicts,
     ) -> Explanation {
-        let snapshot = evaluation.decision.snapshot();
-        let (plan, now) = (&evaluation.plan, evaluation.now);
+        let snapshot = matched.decision.snapshot();
+        let (plan, now) = (&matched.plan, matched.now);
         let shared = |step: &Step| SharedCounter::of(self.store(), step);
         Explanation::new(snapshot, check, plan, (verdicts, now), &shared)
     }
 
-    /// Decides `check`; `keep` keeps the evaluation until the store answers.
+    /// Decides `check`; `keep` keeps what was matched until the store answers.
     #[inline(always)]
     fn decide_with<P>(
         &self,
         check: &Check<'_>,
         now: Timestamp,
-        keep: impl FnOnce(Evaluation, S::Ticket) -> P,
+        keep: impl FnOnce(MatchedCheck, S::Ticket) -> P,
     ) -> Answer<P, Decision> {
-        let mut evaluation = self.matched(check, now, Purpose::Charge);
-        match self.send(&evaluation, None) {
+        let mut matched = self.matched(check, now, Purpose::Charge);
+        match self.send(&matched, None) {
             // By reference: verdicts are read in place too.
             Answer::Decided(ref verdicts) => {
-                self.settle(&mut evaluation, verdicts);
-                Answer::Decided(evaluation.decision)
+                self.read_verdicts(&mut matched, verdicts);
+                Answer::Decided(matched.decision)
             }
-            Answer::Pending(ticket) => Answer::Pending(keep(evaluation, ticket)),
+            Answer::Pending(ticket) => Answer::Pending(keep(matched, ticket)),
         }
     }
 
@@ -277,15 +277,15 @@ impl<S: Store> Limiter<S> {
         check: &Check<'_>,
         now: Timestamp,
         read: impl FnOnce(&Ruling<'_>) -> D,
-        keep: impl FnOnce(Evaluation, S::Ticket) -> P,
+        keep: impl FnOnce(MatchedCheck, S::Ticket) -> P,
     ) -> Answer<P, D> {
-        let mut evaluation = self.matched(check, now, Purpose::Charge);
-        match self.send(&evaluation, None) {
+        let mut matched = self.matched(check, now, Purpose::Charge);
+        match self.send(&matched, None) {
             Answer::Decided(ref verdicts) => {
-                self.settle(&mut evaluation, verdicts);
-                Answer::Decided(read(&Ruling::new(check, &evaluation, verdicts)))
+                self.read_verdicts(&mut matched, verdicts);
+                Answer::Decided(read(&Ruling::new(check, &matched, verdicts)))
             }
-            Answer::Pending(ticket) => Answer::Pending(keep(evaluation, ticket)),
+            Answer::Pending(ticket) => Answer::Pending(keep(matched, ticket)),
         }
     }
 
@@ -296,71 +296,67 @@ impl<S: Store> Limiter<S> {
         check: &Check<'_>,
         now: Timestamp,
         purpose: Purpose,
-    ) -> Evaluation {
-        let mut evaluation = Evaluation::new(self.load(), now);
-        self.begin(&mut evaluation, check, purpose);
-        evaluation
+    ) -> MatchedCheck {
+        let mut matched = MatchedCheck::new(self.load(), now);
+        self.begin(&mut matched, check, purpose);
+        matched
     }
 
-    /// Matches `check` against the rules of `evaluation`, for `purpose`.
+    /// Matches `check` against the rules of `matched`, for `purpose`.
     #[inline]
-    pub(crate) fn begin(&self, evaluation: &mut Evaluation, check: &Check<'_>, purpose: Purpose) {
+    pub(crate) fn begin(&self, matched: &mut MatchedCheck, check: &Check<'_>, purpose: Purpose) {
         let context = Context {
-            snapshot: evaluation.decision.snapshot(),
+            snapshot: matched.decision.snapshot(),
             profile: self.profile(),
-            now: evaluation.now,
+            now: matched.now,
             purpose,
             waiting: check.waiting,
             budgets: check.budgets,
         };
-        evaluation.plan.fill(&context, check);
+        matched.plan.fill(&context, check);
         if !purpose.is_counted() {
             return;
         }
-        self.totals().count(&evaluation.plan.missed, check);
+        self.totals().count(&matched.plan.missed, check);
         if let Some(meter) = self.meter() {
-            evaluation.name_callers(check, meter);
+            matched.name_callers(check, meter);
         }
         if let Some(growth) = self.growth()
             && purpose.hits(1) > 0
             && growth.wants()
         {
-            evaluation
+            matched
                 .plan
-                .watch(evaluation.decision.snapshot(), check, growth);
+                .watch(matched.decision.snapshot(), check, growth);
         }
         if let Some(observer) = &check.observer {
-            evaluation.observe(check, observer);
+            matched.observe(check, observer);
         }
     }
 
     /// Asks the store.
     #[inline]
-    pub(crate) fn send(&self, evaluation: &Evaluation, extra: Option<&Extra>) -> Answer<S::Ticket> {
-        if evaluation.plan.steps.is_empty() {
+    pub(crate) fn send(&self, matched: &MatchedCheck, extra: Option<&Extra>) -> Answer<S::Ticket> {
+        if matched.plan.steps.is_empty() {
             return Answer::Decided(Verdicts {
                 allowed: true,
                 outcomes: SmallVec::new(),
-                at: evaluation.now,
+                at: matched.now,
                 execution: Execution::Now,
             });
         }
-        let namer = &evaluation.decision.snapshot().namer;
+        let namer = &matched.decision.snapshot().namer;
         self.store().decide(&Request {
             named_by: Some(namer.hash_key()),
-            ..evaluation.request(extra)
+            ..matched.request(extra)
         })
     }
 
     /// Returns the store's verdicts, or else those of the failure modes.
-    pub(crate) async fn verdicts(
-        &self,
-        evaluation: &Evaluation,
-        extra: Option<&Extra>,
-    ) -> Verdicts {
-        match self.send(evaluation, extra) {
+    pub(crate) async fn verdicts(&self, matched: &MatchedCheck, extra: Option<&Extra>) -> Verdicts {
+        match self.send(matched, extra) {
             Answer::Decided(verdicts) => verdicts,
-            Answer::Pending(ticket) => self.resolve_answer(evaluation, extra, ticket.await),
+            Answer::Pending(ticket) => self.resolve_answer(matched, extra, ticket.await),
         }
     }
 
@@ -370,32 +366,32 @@ impl<S: Store> Limiter<S> {
         outstanding: &mut Outstanding<S::Ticket>,
         answer: Result<Verdicts, StoreError>,
     ) -> Verdicts {
-        let evaluation = &mut outstanding.evaluation;
+        let matched = &mut outstanding.matched;
         let verdicts = match answer {
             Err(StoreError::Timeout) => {
                 let late = outstanding.ticket.take().and_then(S::late);
-                self.timed_out(evaluation, late)
+                self.timed_out(matched, late)
             }
-            answer => self.resolve_answer(evaluation, None, answer),
+            answer => self.resolve_answer(matched, None, answer),
         };
-        self.settle(evaluation, &verdicts);
+        self.read_verdicts(matched, &verdicts);
         verdicts
     }
 
     /// Reads the verdicts into the decision, and tells the fallback the remaining hits.
-    #[inline(always)] // As for `Evaluation::fill`.
-    fn settle(&self, evaluation: &mut Evaluation, verdicts: &Verdicts) {
-        let now = evaluation.now;
-        evaluation.fill(verdicts, |step, answered| self.observe(step, answered, now));
-        self.count_call(evaluation, verdicts);
+    #[inline(always)] // As for `MatchedCheck::fill`.
+    fn read_verdicts(&self, matched: &mut MatchedCheck, verdicts: &Verdicts) {
+        let now = matched.now;
+        matched.fill(verdicts, |step, answered| self.observe(step, answered, now));
+        self.count_call(matched, verdicts);
     }
 
     /// Counts the call for its tenants, if they are wanted.
     #[inline]
-    pub(crate) fn count_call(&self, evaluation: &Evaluation, verdicts: &Verdicts) {
+    pub(crate) fn count_call(&self, matched: &MatchedCheck, verdicts: &Verdicts) {
         if let Some(meter) = self.meter() {
-            let snapshot = evaluation.decision.snapshot();
-            let (plan, now) = (&evaluation.plan, evaluation.now);
+            let snapshot = matched.decision.snapshot();
+            let (plan, now) = (&matched.plan, matched.now);
             plan.meter(snapshot, verdicts, now, meter);
         }
     }
@@ -428,8 +424,8 @@ impl<S: Store<Ticket = Never>> Limiter<S> {
 
     /// Explains at once, as [`Self::explain`] does.
     pub fn explain_now(&self, check: &Check<'_>) -> Explanation {
-        let evaluation = self.matched(check, self.clock().now(), Purpose::Explain);
-        let Answer::Decided(verdicts) = self.send(&evaluation, None);
-        self.explained(check, &evaluation, &verdicts)
+        let matched = self.matched(check, self.clock().now(), Purpose::Explain);
+        let Answer::Decided(verdicts) = self.send(&matched, None);
+        self.explained(check, &matched, &verdicts)
     }
 }

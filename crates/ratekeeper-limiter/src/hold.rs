@@ -26,7 +26,7 @@ pub use permits::{Acquired, IssuedPermit, Released};
 pub use receipt::{BucketTurn, Queued, Receipt};
 pub use reservations::{ChargedOnce, Reservation, Reserve, Reserved, Settled};
 
-use crate::decide::Evaluation;
+use crate::decide::MatchedCheck;
 use crate::limiter::Limiter;
 use crate::plan::Plan;
 use crate::purpose::Purpose;
@@ -141,14 +141,9 @@ impl<S: Store> Limiter<S> {
         extra: &Extra,
         is_part: impl Fn(&Step) -> bool,
     ) -> Result<(Decision, Taken), HoldError> {
-        let mut evaluation = self.matched(check, now, purpose);
+        let mut matched = self.matched(check, now, purpose);
         let mut parts = 0;
-        for step in evaluation
-            .plan
-            .steps
-            .iter_mut()
-            .filter(|step| is_part(step))
-        {
+        for step in matched.plan.steps.iter_mut().filter(|step| is_part(step)) {
             parts += 1;
             // What any node may settle later, and only once, is counted in the store.
             step.sync = Micros::ZERO;
@@ -158,19 +153,19 @@ impl<S: Store> Limiter<S> {
             }
         }
         let is_apart = |step: &Step| !step.sync.is_zero() && step.limit.is_post_paid();
-        if extra.once.is_some() && evaluation.plan.steps.iter().any(is_apart) {
+        if extra.once.is_some() && matched.plan.steps.iter().any(is_apart) {
             return Err(HoldError::Synced);
         }
         if parts > PARTS_MAX {
             return Err(HoldError::TooManyLimits);
         }
-        let verdicts = self.verdicts(&evaluation, Some(extra)).await;
-        carried_out(&verdicts, &evaluation.plan)?;
-        evaluation.fill(&verdicts, |_, _| {});
+        let verdicts = self.verdicts(&matched, Some(extra)).await;
+        carried_out(&verdicts, &matched.plan)?;
+        matched.fill(&verdicts, |_, _| {});
         if verdicts.execution == Execution::Now {
-            self.count_call(&evaluation, &verdicts);
+            self.count_call(&matched, &verdicts);
         }
-        let Evaluation { decision, plan, .. } = evaluation;
+        let MatchedCheck { decision, plan, .. } = matched;
         let taken = Taken {
             parts: plan.taken(decision.snapshot(), &verdicts, is_part),
             policies: plan.policies(decision.snapshot()),

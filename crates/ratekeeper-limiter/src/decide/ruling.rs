@@ -3,7 +3,7 @@
 use ratekeeper_core::Timestamp;
 use ratekeeper_store::{Step, Verdicts};
 
-use super::Evaluation;
+use super::MatchedCheck;
 use crate::decision::{Answered, Decision, Policies};
 use crate::plan::Plan;
 use crate::{Check, LimitSource, RequestDescriptors};
@@ -24,14 +24,14 @@ pub struct Ruling<'a> {
 impl<'a> Ruling<'a> {
     pub(crate) fn new(
         check: &'a Check<'_>,
-        evaluation: &'a Evaluation,
+        matched: &'a MatchedCheck,
         verdicts: &'a Verdicts,
     ) -> Self {
         Self {
             descriptors: check.descriptors(),
-            decision: &evaluation.decision,
-            asked_at: evaluation.now,
-            plan: &evaluation.plan,
+            decision: &matched.decision,
+            asked_at: matched.now,
+            plan: &matched.plan,
             verdicts,
         }
     }

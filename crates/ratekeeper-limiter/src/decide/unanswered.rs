@@ -4,7 +4,7 @@ use ratekeeper_core::combine;
 use ratekeeper_store::{Execution, Extra, Request, StepOutcome, Store, StoreError, Verdicts};
 use smallvec::SmallVec;
 
-use super::Evaluation;
+use super::MatchedCheck;
 use crate::fallback::{Passed, owes};
 use crate::limiter::Limiter;
 
@@ -12,32 +12,32 @@ impl<S: Store> Limiter<S> {
     /// Turns the store's `answer` into verdicts.
     pub(crate) fn resolve_answer(
         &self,
-        evaluation: &Evaluation,
+        matched: &MatchedCheck,
         extra: Option<&Extra>,
         answer: Result<Verdicts, StoreError>,
     ) -> Verdicts {
         match answer {
             Ok(verdicts) if verdicts.fault().is_none() => {
                 if self.fallback().is_some_and(|it| it.owed().owes()) {
-                    self.post_owed(evaluation.now);
+                    self.post_owed(matched.now);
                 }
                 verdicts
             }
-            answer => self.unanswered(evaluation, extra, answer),
+            answer => self.unanswered(matched, extra, answer),
         }
     }
 
     /// The verdicts when no answer of the store has come in time: those of the failure modes, which are
     /// settled with the store when its answer comes after all.
     #[cold]
-    pub(crate) fn timed_out(&self, evaluation: &Evaluation, late: Option<S::Ticket>) -> Verdicts {
+    pub(crate) fn timed_out(&self, matched: &MatchedCheck, late: Option<S::Ticket>) -> Verdicts {
         let Some((late, fallback)) = late.zip(self.fallback()) else {
-            return self.unanswered(evaluation, None, Err(StoreError::Timeout));
+            return self.unanswered(matched, None, Err(StoreError::Timeout));
         };
-        let (plan, snapshot) = (&evaluation.plan, evaluation.decision.snapshot());
+        let (plan, snapshot) = (&matched.plan, matched.decision.snapshot());
         let modes = || plan.failure_modes(snapshot);
-        let verdicts = fallback.decide(&evaluation.request(None), modes(), None);
-        let passed = self.passed(evaluation);
+        let verdicts = fallback.decide(&matched.request(None), modes(), None);
+        let passed = self.passed(matched);
         let owed = plan.steps.iter().zip(modes()).zip(&verdicts.outcomes);
         let owed = owed
             .map(|((step, mode), outcome)| owes(step, mode, outcome.fits() && verdicts.allowed));
@@ -50,7 +50,7 @@ impl<S: Store> Limiter<S> {
     #[cold]
     fn unanswered(
         &self,
-        evaluation: &Evaluation,
+        matched: &MatchedCheck,
         extra: Option<&Extra>,
         answer: Result<Verdicts, StoreError>,
     ) -> Verdicts {
@@ -58,14 +58,14 @@ impl<S: Store> Limiter<S> {
         if let Some(key) = self.store().hash_key() {
             self.adopt_hash_key(key);
         }
-        let (plan, snapshot) = (&evaluation.plan, evaluation.decision.snapshot());
-        let request = evaluation.request(extra);
+        let (plan, snapshot) = (&matched.plan, matched.decision.snapshot());
+        let request = matched.request(extra);
         let answered = answer.as_ref().ok();
         let verdicts = match self.fallback() {
             Some(fallback) => {
                 let modes = || plan.failure_modes(snapshot);
                 let verdicts = fallback.decide(&request, modes(), answered);
-                let passed = self.passed(evaluation);
+                let passed = self.passed(matched);
                 let fault = |number| fault_of(&answer, number);
                 let owing = (&passed, &plan.unhashed[..]);
                 fallback.owe(&request, modes(), &verdicts, fault, owing);
@@ -84,12 +84,12 @@ impl<S: Store> Limiter<S> {
         verdicts
     }
 
-    /// The request of `evaluation`, as one that the store did not answer.
-    fn passed(&self, evaluation: &Evaluation) -> Passed {
+    /// The request of `matched`, as one that the store did not answer.
+    fn passed(&self, matched: &MatchedCheck) -> Passed {
         Passed {
-            now: evaluation.now,
+            now: matched.now,
             boot: self.clock().boot(),
-            named_by: evaluation.decision.snapshot().namer.hash_key(),
+            named_by: matched.decision.snapshot().namer.hash_key(),
         }
     }
 }

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use super::permits::is_concurrency;
 use super::{Bill, BucketTurn, HoldError, Queued, Receipt, fully};
-use crate::decide::Evaluation;
+use crate::decide::MatchedCheck;
 use crate::plan::Plan;
 use crate::purpose::{BudgetUse, Purpose};
 use crate::token::HoldPart;
@@ -55,7 +55,7 @@ pub struct PendingAdmission<T>(Box<Pending<T>>);
 
 #[derive(Debug)]
 struct Pending<T> {
-    evaluation: Evaluation,
+    matched: MatchedCheck,
     terms: Terms,
     ticket: T,
 }
@@ -96,7 +96,7 @@ impl<T> PendingAdmission<T> {
     /// store's answer tells, and which must be given back even if the caller no longer waits for the answer.
     #[must_use]
     pub fn may_wait(&self) -> bool {
-        let Evaluation { decision, plan, .. } = &self.0.evaluation;
+        let MatchedCheck { decision, plan, .. } = &self.0.matched;
         plan.may_wait(decision.snapshot())
     }
 
@@ -116,7 +116,7 @@ impl<T> PendingAdmission<T> {
         answer: Result<Verdicts, StoreError>,
     ) -> Admitted {
         let Pending {
-            mut evaluation,
+            mut matched,
             terms,
             ticket,
         } = *self.0;
@@ -124,14 +124,14 @@ impl<T> PendingAdmission<T> {
         let is_settled = |verdicts: &Verdicts| !verdicts.allowed && verdicts.fault().is_none();
         let may_be_held = !answer.as_ref().is_ok_and(is_settled);
         let verdicts = match (answer, terms.extra()) {
-            (Err(StoreError::Timeout), None) => limiter.timed_out(&evaluation, S::late(ticket)),
-            (answer, extra) => limiter.resolve_answer(&evaluation, extra.as_ref(), answer),
+            (Err(StoreError::Timeout), None) => limiter.timed_out(&matched, S::late(ticket)),
+            (answer, extra) => limiter.resolve_answer(&matched, extra.as_ref(), answer),
         };
-        let turn = read(limiter, &mut evaluation, &verdicts);
+        let turn = read(limiter, &mut matched, &verdicts);
         let heard = limiter.clock().now();
-        let Evaluation {
+        let MatchedCheck {
             decision, ref plan, ..
-        } = evaluation;
+        } = matched;
         terms.admitted(decision, plan, &verdicts, turn, may_be_held, heard)
     }
 }
@@ -140,16 +140,16 @@ impl<T> PendingAdmission<T> {
 #[inline]
 fn read<S: Store>(
     limiter: &Limiter<S>,
-    evaluation: &mut Evaluation,
+    matched: &mut MatchedCheck,
     verdicts: &Verdicts,
 ) -> Option<BucketTurn> {
-    let now = evaluation.now;
+    let now = matched.now;
     let mut turn = None;
-    evaluation.fill(verdicts, |step, answered| {
+    matched.fill(verdicts, |step, answered| {
         limiter.observe(step, answered, now);
         BucketTurn::put_later(&mut turn, step, answered);
     });
-    limiter.count_call(evaluation, verdicts);
+    limiter.count_call(matched, verdicts);
     turn
 }
 
@@ -265,9 +265,9 @@ impl<S: Store> Limiter<S> {
         now: Timestamp,
         receipt: ReceiptMode,
     ) -> Answer<PendingAdmission<S::Ticket>, Admitted> {
-        self.begin_admission(self.load(), now, |evaluation| {
-            self.begin(evaluation, check, Purpose::Hold);
-            let Evaluation { decision, plan, .. } = evaluation;
+        self.begin_admission(self.load(), now, |matched| {
+            self.begin(matched, check, Purpose::Hold);
+            let MatchedCheck { decision, plan, .. } = matched;
             let policies = plan.policies(decision.snapshot());
             let mut slots = self.slots(plan, decision.snapshot());
             let mut deferred = None;
@@ -301,9 +301,9 @@ impl<S: Store> Limiter<S> {
             plan,
             policies,
         } = *deferred.0;
-        self.begin_admission(Guard::from_inner(snapshot), now, |evaluation| {
-            evaluation.plan = plan;
-            let Evaluation { decision, plan, .. } = evaluation;
+        self.begin_admission(Guard::from_inner(snapshot), now, |matched| {
+            matched.plan = plan;
+            let MatchedCheck { decision, plan, .. } = matched;
             Terms {
                 policies,
                 slots: self.slots(plan, decision.snapshot()),
@@ -314,28 +314,28 @@ impl<S: Store> Limiter<S> {
         })
     }
 
-    /// Asks the store about the evaluation that `prepare` fills; it is large, and is filled in place.
+    /// Asks the store about the check that `prepare` fills in; it is large, and is filled in place.
     #[inline(always)]
     fn begin_admission(
         &self,
         snapshot: Guard<Arc<Snapshot>>,
         now: Timestamp,
-        prepare: impl FnOnce(&mut Evaluation) -> Terms,
+        prepare: impl FnOnce(&mut MatchedCheck) -> Terms,
     ) -> Answer<PendingAdmission<S::Ticket>, Admitted> {
-        let mut evaluation = Evaluation::new(snapshot, now);
-        let terms = prepare(&mut evaluation);
-        match self.send(&evaluation, terms.extra().as_ref()) {
+        let mut matched = MatchedCheck::new(snapshot, now);
+        let terms = prepare(&mut matched);
+        match self.send(&matched, terms.extra().as_ref()) {
             Answer::Decided(ref verdicts) => {
-                let turn = read(self, &mut evaluation, verdicts);
+                let turn = read(self, &mut matched, verdicts);
                 // Moved out alone: the plan is large, and is read in place.
-                let Evaluation {
+                let MatchedCheck {
                     decision, ref plan, ..
-                } = evaluation;
+                } = matched;
                 let holds = verdicts.allowed;
                 Answer::Decided(terms.admitted(decision, plan, verdicts, turn, holds, now))
             }
             Answer::Pending(ticket) => Answer::Pending(PendingAdmission(Box::new(Pending {
-                evaluation,
+                matched,
                 terms,
                 ticket,
             }))),

@@ -7,7 +7,7 @@ use ratekeeper_core::{MAX_COUNT, Timestamp};
 use ratekeeper_store::{Answer, Charge, Extra, Step, Store, StoreError, Verdicts};
 use smallvec::SmallVec;
 
-use crate::decide::Evaluation;
+use crate::decide::MatchedCheck;
 use crate::plan::Plan;
 use crate::purpose::BudgetUse;
 use crate::{Decision, LimitSource, Limiter, Snapshot};
@@ -96,15 +96,15 @@ impl Bill {
             step.shadow = true;
         }
         plan.renew(&snapshot, &limiter.load(), now);
-        let mut evaluation = Evaluation::new(Guard::from_inner(snapshot), now);
-        evaluation.plan = plan;
+        let mut matched = MatchedCheck::new(Guard::from_inner(snapshot), now);
+        matched.plan = plan;
         let extra = (due < 0).then(|| Extra {
             taken_at: Some(at),
             ..Extra::default()
         });
-        match limiter.send(&evaluation, extra.as_ref()) {
+        match limiter.send(&matched, extra.as_ref()) {
             Answer::Decided(ref verdicts) => {
-                limiter.paid(&evaluation, verdicts);
+                limiter.paid(&matched, verdicts);
                 None
             }
             Answer::Pending(mut ticket) => {
@@ -113,11 +113,11 @@ impl Bill {
                     let answer = (&mut ticket).await;
                     let verdicts = match answer {
                         Err(StoreError::Timeout) if extra.is_none() => {
-                            limiter.timed_out(&evaluation, S::late(ticket))
+                            limiter.timed_out(&matched, S::late(ticket))
                         }
-                        answer => limiter.resolve_answer(&evaluation, extra.as_ref(), answer),
+                        answer => limiter.resolve_answer(&matched, extra.as_ref(), answer),
                     };
-                    limiter.paid(&evaluation, &verdicts);
+                    limiter.paid(&matched, &verdicts);
                 })
             }
         }
@@ -126,10 +126,10 @@ impl Bill {
 
 impl<S: Store> Limiter<S> {
     /// Records what budgets answered to a charge. It is no decision, so it counts as none.
-    fn paid(&self, evaluation: &Evaluation, verdicts: &Verdicts) {
-        let snapshot = evaluation.decision.snapshot();
-        for (step, source, answered) in evaluation.plan.answers(snapshot, verdicts) {
-            self.observe(step, &answered, evaluation.now);
+    fn paid(&self, matched: &MatchedCheck, verdicts: &Verdicts) {
+        let snapshot = matched.decision.snapshot();
+        for (step, source, answered) in matched.plan.answers(snapshot, verdicts) {
+            self.observe(step, &answered, matched.now);
             if answered.cut > 0
                 && let LimitSource::Rule(index) = source
             {

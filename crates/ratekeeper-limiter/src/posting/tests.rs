@@ -496,8 +496,8 @@ fn an_answer_of_the_store_has_what_is_owed_posted() {
     };
     owed.add(&step, None, StoreError::Unavailable, &passing);
     let check = Check::new("d");
-    let evaluation = limiter.matched(&check, NOW, crate::purpose::Purpose::Charge);
-    limiter.resolve_answer(&evaluation, None, Ok(decided(&[])));
+    let matched = limiter.matched(&check, NOW, crate::purpose::Purpose::Charge);
+    limiter.resolve_answer(&matched, None, Ok(decided(&[])));
     assert_eq!(limiter.store().posted.lock().len(), 1);
 }
 
