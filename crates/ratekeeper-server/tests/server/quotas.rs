@@ -885,3 +885,24 @@ async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let waited = tokio::time::timeout(PATIENCE, waiting).await;
     assert!(waited.is_ok(), "waited in vain until {what}");
 }
+
+/// An import may take 30 s in the database, and whatever checks may take does not cut it off.
+#[tokio::test]
+async fn changes_have_the_time_that_the_database_may_take() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = start_by(RULES, folder.path(), |config| {
+        config.bounds.request_timeout = Duration::ZERO;
+    })
+    .await;
+    let (status, put) = admin(&running, "PUT", ACME, &enterprise().to_string()).await;
+    assert_eq!(status, 200, "{put}");
+    let line = json!({ "tenant": "globex", "plan": "pro" }).to_string();
+    let import = "/admin/v1/import/quotas";
+    let (status, imported) = admin(&running, "POST", import, &line).await;
+    assert_eq!(
+        (status, &imported["created"]),
+        (200, &json!(1)),
+        "{imported}"
+    );
+    running.stop().await;
+}
