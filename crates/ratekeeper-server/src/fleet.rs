@@ -93,15 +93,16 @@ async fn keep_in_step(app: &App, quotas: &QuotaAdmin) {
     let mut ticks = interval(REPORT_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut log = ReportLog::default();
-    let (mut saved, mut rules) = (None, RulesRevision::default());
+    let (mut followed, mut rules) = (None, RulesRevision::default());
+    let mut copy = CopyKeeper::default();
     loop {
         let state = states.borrow_and_update().clone();
-        if let Some(state) = &state
-            && saved.as_ref() != Some(state)
-        {
-            app.fleet_switches.follow(&app.limiter, state);
-            save(app, quotas, Arc::clone(state)).await;
-            saved = Some(Arc::clone(state));
+        if let Some(state) = &state {
+            if followed.as_ref() != Some(state) {
+                app.fleet_switches.follow(&app.limiter, state);
+                followed = Some(Arc::clone(state));
+            }
+            copy.keep(app, quotas, state).await;
         }
         let report = report::of_node(app, state.as_deref(), rules.of(app));
         log.record(&quotas.store.report_node(&report).await);
@@ -140,19 +141,54 @@ impl RulesRevision {
     }
 }
 
-/// Saves the copy that decides while the database is away. A folder that cannot be written is logged each time.
-async fn save(app: &App, quotas: &QuotaAdmin, state: Arc<FleetRecord>) {
+/// Saves the copy that decides while the database is away, with each change, and again until that succeeds: a token that was
+/// revoked would count after a restart.
+#[derive(Debug, Default)]
+struct CopyKeeper {
+    /// The state that was saved last.
+    saved: Option<Arc<FleetRecord>>,
+    /// True while the folder cannot be written, which is logged once.
+    is_failing: bool,
+}
+
+impl CopyKeeper {
+    async fn keep(&mut self, app: &App, quotas: &QuotaAdmin, state: &Arc<FleetRecord>) {
+        if self.saved.as_ref() == Some(state) {
+            return;
+        }
+        let saved = save(app, quotas, Arc::clone(state)).await;
+        let was_failing = std::mem::replace(&mut self.is_failing, saved.is_err());
+        match saved {
+            Ok(()) => {
+                self.saved = Some(Arc::clone(state));
+                if was_failing {
+                    info!("the copy of tokens is saved again");
+                }
+            }
+            Err(why) if !was_failing => warn_unsaved(&why),
+            Err(_) => {}
+        }
+    }
+}
+
+fn warn_unsaved(why: &FleetCopyError) {
+    warn!(%why, "the copy of tokens is not saved: a start without the quota database would not know them");
+}
+
+/// Saves the copy that decides while the database is away.
+async fn save(
+    app: &App,
+    quotas: &QuotaAdmin,
+    state: Arc<FleetRecord>,
+) -> Result<(), FleetCopyError> {
     let Some(folder) = app.config.data_dir.clone() else {
-        return;
+        return Ok(());
     };
     let copy = FleetCopy {
         database: quotas.store.address().to_string(),
         state: (*state).clone(),
     };
-    let saved = blocking(move || copy.save(&folder)).await;
-    if let Err(why) = saved {
-        warn!(%why, "the copy of tokens is not saved: a start without the quota database would not know them");
-    }
+    blocking(move || copy.save(&folder)).await
 }
 
 /// Saves the copy and reports this node for the first time, before anybody is told that it serves: commands about tokens
@@ -162,8 +198,10 @@ pub(crate) async fn begin(app: &App) {
         return;
     };
     let status = quotas.follower.quota_status();
-    if let Some(state) = status.fleet() {
-        save(app, quotas, state).await;
+    if let Some(state) = status.fleet()
+        && let Err(why) = save(app, quotas, state).await
+    {
+        warn_unsaved(&why);
     }
     if status.away().is_none() {
         // Repeated soon, and its failure logged.

@@ -1,14 +1,21 @@
 //! Connections to a server that a URL names, encrypted or not.
 
 use std::io;
+use std::time::Duration;
 
 use http::Uri;
 use rustls::pki_types::ServerName;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::{ClientTls, TlsFileError, TlsFiles};
+
+/// The silence after which the system probes a connection, and the time from one probe to the next. Without them, a reader of
+/// a server that is gone without a word would wait for ever.
+const PROBE_AFTER: Duration = Duration::from_secs(30);
+const PROBES_EVERY: Duration = Duration::from_secs(10);
 
 /// A server to connect to: `http://HOST:PORT`, or `https://HOST:PORT` for TLS.
 #[derive(Debug)]
@@ -87,8 +94,7 @@ impl Destination {
     /// # Errors
     /// The server cannot be reached, is another one than its certificate should name, or a file cannot be used.
     pub async fn connect(&self) -> io::Result<Box<dyn Connection>> {
-        let stream = TcpStream::connect((&*self.host, self.port)).await?;
-        stream.set_nodelay(true)?;
+        let stream = self.reach().await?;
         let Some(encrypted) = &self.encrypted else {
             return Ok(Box::new(stream));
         };
@@ -102,6 +108,15 @@ impl Destination {
         }
         let connected = connector.connect(encrypted.name.clone(), stream).await?;
         Ok(Box::new(connected))
+    }
+
+    /// Connects, without encryption.
+    async fn reach(&self) -> io::Result<TcpStream> {
+        let stream = TcpStream::connect((&*self.host, self.port)).await?;
+        stream.set_nodelay(true)?;
+        let probes = TcpKeepalive::new().with_time(PROBE_AFTER);
+        SockRef::from(&stream).set_tcp_keepalive(&probes.with_interval(PROBES_EVERY))?;
+        Ok(stream)
     }
 }
 
@@ -123,5 +138,21 @@ mod tests {
         for bad in ["/path", "ftp://a", "a"] {
             assert_eq!(named(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn a_connection_that_says_nothing_is_probed() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("it is bound");
+        let uri: Uri = format!("https://{address}").parse().expect("a URL");
+        let server = Destination::new(&uri, None, &TlsFiles::default(), b"h2");
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build();
+        let runtime = runtime.expect("a runtime can be made");
+        let stream = runtime.block_on(server.expect("a server").reach());
+        let stream = stream.expect("it is there");
+        let is_probed = SockRef::from(&stream).keepalive();
+        assert!(is_probed.expect("it tells"));
     }
 }

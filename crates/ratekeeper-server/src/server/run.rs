@@ -181,6 +181,10 @@ fn begin_maintenance<F: GatewayService>(
 /// The connections of the admin listener, and of that for metrics: room that is theirs alone.
 pub const OPERATORS_MAX: usize = 32;
 
+/// The least time that a request of an operator may take: to reach the quota database, an import of the longest kind, and
+/// until that is in force here.
+const OPERATORS_TIME: Duration = Duration::from_secs(43);
+
 /// Serves operators on the calling task's runtime, so that they get answers however busy the
 /// workers are.
 fn serve_operators(
@@ -193,6 +197,7 @@ fn serve_operators(
     let bounds = ServerBounds {
         connections_max: OPERATORS_MAX,
         connections_per_address_max: OPERATORS_MAX / 2,
+        request_timeout: bounds.request_timeout.max(OPERATORS_TIME),
         ..bounds
     };
     let room = || ConnectionSlots::new(OPERATORS_MAX);
