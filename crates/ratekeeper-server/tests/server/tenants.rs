@@ -158,7 +158,8 @@ descriptors:
 async fn the_offered_raise_is_twice_the_limit_and_takes_no_other_one_away() {
     let folder = tempfile::tempdir().expect("a folder");
     let running = start_with_rules(RAISED, folder.path(), None).await;
-    let cases: [(&str, &[(&str, &str)], Option<&str>); 5] = [
+    type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], Option<&'a str>);
+    let cases: [Case<'_>; 5] = [
         (
             "bucket",
             &[],
