@@ -17,7 +17,7 @@ use bytes::Bytes;
 use http::{Request, Version};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use ratekeeper_http::{BodyScanner, ClientHeader};
-use ratekeeper_server::Fault as BoxError;
+use ratekeeper_server::{Fault as BoxError, Patience};
 use ratekeeper_tower::ResponseBody;
 use tokio::time::{Instant, Sleep, sleep};
 
@@ -31,7 +31,6 @@ use crate::connect::Lease;
 use crate::fault::Fault;
 use crate::head::clean_trailers;
 use crate::media_type::is_stream;
-use crate::shared::Shared;
 use crate::upstream::Upstream;
 
 /// A client's body on its way to an upstream.
@@ -87,9 +86,14 @@ enum BadBody {
 }
 
 impl RequestBody {
-    /// The body of `request`, of which no more passes than the gateway's bounds allow, and no slower than its patience does.
-    /// Streaming calls (gRPC, Connect) may be silent for as long as they like, once the decision is made.
-    pub(crate) fn of(request: Request<Incoming>, shared: &Shared) -> Request<Self> {
+    /// The body of `request`, of which at most `bytes_max` pass, no slower than `patience` allows, and no trailer that is
+    /// `client_header`. Streaming calls (gRPC, Connect) may be silent for as long as they like, once the decision is made.
+    pub(crate) fn of(
+        request: Request<Incoming>,
+        bytes_max: u64,
+        patience: Patience,
+        client_header: &ClientHeader,
+    ) -> Request<Self> {
         let is_http2 = request.version() == Version::HTTP_2;
         if request.body().is_end_stream() {
             return request.map(|_| Self::none());
@@ -98,13 +102,13 @@ impl RequestBody {
         request.map(|incoming| Self {
             coming: Some(Box::new(Coming {
                 incoming: Some(incoming),
-                left: shared.body_bytes_max,
-                bytes_max: shared.body_bytes_max,
+                left: bytes_max,
+                bytes_max,
                 progress: Arc::default(),
                 is_http2,
-                client_header: shared.forwarding.client_header.clone(),
+                client_header: client_header.clone(),
                 is_stream,
-                timing: Timing::new(shared.patience),
+                timing: Timing::new(patience),
                 ahead: None,
                 scanner: None,
             })),

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::{Method, Request, Response};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use pin_project_lite::pin_project;
-use ratekeeper_server::Fault as BoxError;
+use ratekeeper_server::{Fault as BoxError, Peer};
 use ratekeeper_tower::{CallerSlot, SpentSlot};
 use ratekeeper_trace::{RequestSpan, SpanValue};
 use tower::Service;
@@ -77,7 +77,7 @@ where
             shared: Arc::clone(&self.shared),
         });
         let shared = Arc::clone(&self.shared);
-        let mut request = RequestBody::of(request, &shared);
+        let mut request = with_bounds(request, &shared);
         let span = trace(&shared, &mut request);
         let mut answering = Answering {
             peeking: None,
@@ -95,7 +95,7 @@ where
         }
         if let Err(fault) = admitted {
             answering.refusal = Some(Box::new(fault.response(is_grpc(request.headers()))));
-        } else if let Some(peek) = Peek::begin(&mut request, &answering.shared) {
+        } else if let Some(peek) = peek(&answering.shared, &mut request) {
             let clone = self.inner.clone();
             answering.peeking = Some(Box::new(Peeking {
                 // The one that is ready.
@@ -108,6 +108,25 @@ where
         }
         answering
     }
+}
+
+/// Has the body of a request pass within the gateway's bounds.
+fn with_bounds(request: Request<Incoming>, shared: &Shared) -> Request<RequestBody> {
+    let client_header = &shared.forwarding.client_header;
+    RequestBody::of(
+        request,
+        shared.body_bytes_max,
+        shared.patience,
+        client_header,
+    )
+}
+
+/// Begins to read the body of a request, if its decision needs a part of it.
+fn peek(shared: &Shared, request: &mut Request<RequestBody>) -> Option<Peek> {
+    shared.body_needs.peek(request, |request| {
+        let peer = request.extensions().get::<Peer>();
+        shared.inbound(peer).client(request.headers())
+    })
 }
 
 /// Begins the span of a request that is traced, and tells its upstream of it.

@@ -2,6 +2,7 @@
 //!
 //! The part that came is kept, and goes to the upstream first; the rest is looked through as it passes by.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -9,12 +10,10 @@ use http::Request;
 use hyper::body::Body as _;
 use parking_lot::Mutex;
 use ratekeeper_http::{BodyScanner, JsonPointer, rpc_id};
-use ratekeeper_server::Peer;
 
 use crate::body::{KeptBytes, KeptSums, RequestBody};
 use crate::fault::Fault;
 use crate::media_type::is_json;
-use crate::shared::Shared;
 
 /// The parts of bodies that decisions need.
 #[derive(Debug)]
@@ -35,6 +34,27 @@ impl BodyNeeds {
             kept,
         }
     }
+
+    /// Begins to read the body of `request`, if there is anything to read; what is kept of it counts for `client_of` it. One
+    /// that is asked for its id alone is not waited for.
+    pub(crate) fn peek(
+        &self,
+        request: &mut Request<RequestBody>,
+        client_of: impl FnOnce(&Request<RequestBody>) -> Option<IpAddr>,
+    ) -> Option<Peek> {
+        let has_body = !request.body().is_end_stream();
+        if !has_body || (self.places.is_empty() && !self.rpc_ids) {
+            return None;
+        }
+        let kept = KeptBytes::of(&self.kept, client_of(request));
+        request.body_mut().keep(kept);
+        let scanner = (!self.places.is_empty()).then(|| BodyScanner::new(Arc::clone(&self.places)));
+        Some(Peek {
+            scanner,
+            is_json: is_json(request.headers()),
+            rpc_ids: self.rpc_ids,
+        })
+    }
 }
 
 /// A request whose body is being read.
@@ -47,25 +67,6 @@ pub(crate) struct Peek {
 }
 
 impl Peek {
-    /// Begins to read the body of `request`, if there is anything to read. One that is asked for its id alone is not waited
-    /// for.
-    pub(crate) fn begin(request: &mut Request<RequestBody>, shared: &Shared) -> Option<Self> {
-        let needs = &shared.body_needs;
-        let places = &needs.places;
-        let has_body = !request.body().is_end_stream();
-        if !has_body || (places.is_empty() && !needs.rpc_ids) {
-            return None;
-        }
-        let peer = request.extensions().get::<Peer>();
-        let client = shared.inbound(peer).client(request.headers());
-        request.body_mut().keep(KeptBytes::of(&needs.kept, client));
-        Some(Self {
-            scanner: (!places.is_empty()).then(|| BodyScanner::new(Arc::clone(places))),
-            is_json: is_json(request.headers()),
-            rpc_ids: needs.rpc_ids,
-        })
-    }
-
     /// Reads on, until all values are there or the body is over. Then they are among the extensions of `request`.
     pub(crate) fn poll(
         &mut self,
