@@ -345,6 +345,15 @@ fn calls_are_added_up_for_bills(fleet: &Fleet) {
         status == 400 && refused.contains("full hour"),
         "{status} {refused}"
     );
+    let backwards = "from=2026-12-01T00:00:00Z&until=2026-11-01T00:00:00Z";
+    for by in ["", "by=month&"] {
+        let path = format!("/admin/v1/export/usage?{by}{backwards}");
+        let (status, refused) = http(a.admin, "GET", &path, "");
+        assert!(
+            status == 400 && refused.contains("must be later than ?from"),
+            "{status} {refused}"
+        );
+    }
     let (status, refused) = http(a.admin, "GET", "/admin/v1/export/usage?by=week", "");
     assert!(
         status == 400 && refused.contains("must be day or month"),

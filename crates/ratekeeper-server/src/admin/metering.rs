@@ -69,6 +69,11 @@ pub(super) async fn export(
     let named = named
         .transpose()
         .map_err(|error| error.about("{tenant}", "?tenant"))?;
+    if let (Some(from), Some(until)) = (options.from, options.until)
+        && until.0 <= from.0
+    {
+        return Err(ApiError::invalid("?until", "must be later than ?from"));
+    }
     let minute = |time: Option<Rfc3339>| time.map(|time| time.0.as_micros() / MINUTE);
     let filter = UsageFilter {
         tenant: named.map(|id| (id.domain, id.hash)),
