@@ -51,7 +51,7 @@ impl Bill {
             .map(|(step, _, answered)| {
                 // What was reserved beyond the quota is forgotten, and must not be given back: who overdraws it again and
                 // again would never be denied.
-                reserved > 0 && step.limit.forgets_excess() && answered.remaining == 0
+                step.limit.forgets_excess() && answered.remaining == 0
             })
             .collect();
         (!keeps.is_empty()).then(|| {
