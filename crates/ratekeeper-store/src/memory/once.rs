@@ -200,3 +200,62 @@ fn unexecuted(request: &Request<'_>, at: Timestamp, execution: Execution) -> Ver
         execution,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode};
+
+    use super::*;
+    use crate::{CounterKey, Until};
+
+    const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
+    const MINUTE: Micros = Micros::from_secs(60);
+
+    fn steps(count: usize) -> Vec<Step> {
+        let spec = LimitSpec::new(Algorithm::FixedWindow, 5, MINUTE);
+        let limit = Limit::try_new(spec).expect("the limit is valid");
+        let key = CounterKey {
+            subject: 1,
+            identity: 2,
+        };
+        vec![Step::new(key, limit); count]
+    }
+
+    /// Executes a request of so many steps under that id.
+    fn execute(records: &Records, id: u128, count: usize) -> Execution {
+        let once = Once {
+            id,
+            until: Until::After(MINUTE),
+            content: 0,
+        };
+        let steps = steps(count);
+        let request = Request::new(&steps, Mode::default(), NOW);
+        let decide = || Verdicts {
+            allowed: true,
+            ..unexecuted(&request, NOW, Execution::Now)
+        };
+        records.decide(once, &request, decide).execution
+    }
+
+    #[test]
+    fn records_count_with_their_outcomes_until_they_end() {
+        let records = Records::new(PARTS * 1_000);
+        // In two parts, and two in one.
+        for (id, steps) in [(0, 1), (1, 3), (8, 2)] {
+            assert_eq!(execute(&records, id, steps), Execution::Now);
+        }
+        let outcomes = 6 * size_of::<StepOutcome>();
+        assert_eq!(records.used(), (3, 3 * RECORD_BYTES + outcomes));
+        records.sweep(NOW.after(MINUTE));
+        assert_eq!(records.used(), (0, 0));
+    }
+
+    #[test]
+    fn a_part_takes_records_until_it_is_full() {
+        let bytes = RECORD_BYTES + 2 * size_of::<StepOutcome>();
+        let records = Records::new(PARTS * 2 * bytes);
+        let executed = [0, 8, 16].map(|id| execute(&records, id, 2));
+        let expected = [Execution::Now, Execution::Now, Execution::NoRoom];
+        assert_eq!(executed, expected);
+    }
+}
