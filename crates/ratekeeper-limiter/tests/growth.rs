@@ -349,17 +349,21 @@ fn callers_with_one_request_take_no_room_from_those_with_more() {
     assert_eq!(sample(3, 10_000..10_100, 3), SERIES_MAX);
 }
 
-/// All places are taken by callers with a few requests at the start.
-#[test]
-fn a_busy_caller_takes_the_place_of_a_quiet_one() {
-    let mut detector = GrowthDetector::default();
-    let caller = |number, count| GrowthRequests {
+/// So many requests of one caller of the rule.
+fn caller(number: u64, count: u64) -> GrowthRequests {
+    GrowthRequests {
         key: GrowthKey {
             rule: "r".into(),
             subject: Some(number),
         },
         ..requests_of("r", count)
-    };
+    }
+}
+
+/// All places are taken by callers with a few requests at the start.
+#[test]
+fn a_busy_caller_takes_the_place_of_a_quiet_one() {
+    let mut detector = GrowthDetector::default();
     let callers = (0..SERIES_MAX as u64).map(|number| caller(number, 2));
     detector.on_sample(at(0), callers.collect(), 1);
     let mut told = Vec::new();
@@ -376,13 +380,6 @@ fn a_busy_caller_takes_the_place_of_a_quiet_one() {
 #[test]
 fn growth_that_has_begun_is_followed_to_its_end() {
     let mut detector = GrowthDetector::default();
-    let caller = |number, count| GrowthRequests {
-        key: GrowthKey {
-            rule: "r".into(),
-            subject: Some(number),
-        },
-        ..requests_of("r", count)
-    };
     let (quiet, growing, newcomer) = (0, 1, SERIES_MAX as u64);
     let busy = (2..newcomer).map(|number| caller(number, 10_000));
     let few = [caller(quiet, 2), caller(growing, 2)];

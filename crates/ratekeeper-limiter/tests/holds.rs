@@ -319,22 +319,25 @@ fn a_key_reserves_once_and_only_for_one_request() {
     assert_eq!(remaining(&limiter, "user"), 70);
 }
 
+/// Reserves five hits of two descriptors under one key; true if that was done before. Those that `fixed` tells are fixed.
+fn reserve_fixed(limiter: &Limiter<MemoryStore>, fixed: &[bool]) -> Result<bool, HoldError> {
+    let reserve = Reserve {
+        hits: 5,
+        fixed,
+        ttl: Micros::from_secs(60),
+        key: Some("k"),
+    };
+    with(&[("user", 5), ("calls", 5)], |check| {
+        let reserved = now(limiter.caller("me").reserve(check, &reserve))?;
+        Ok(reserved.is_repeat)
+    })
+}
+
 /// A commit gives back less of the other one.
 #[test]
 fn a_key_tells_apart_hits_that_are_fixed() {
     let limiter = limiter();
-    let reserve = |fixed: &[bool]| {
-        let reserve = Reserve {
-            hits: 5,
-            fixed,
-            ttl: Micros::from_secs(60),
-            key: Some("k"),
-        };
-        with(&[("user", 5), ("calls", 5)], |check| {
-            let reserved = now(limiter.caller("me").reserve(check, &reserve))?;
-            Ok(reserved.is_repeat)
-        })
-    };
+    let reserve = |fixed: &[bool]| reserve_fixed(&limiter, fixed);
     assert_eq!(reserve(&[]), Ok(false));
     assert_eq!(reserve(&[false, false]), Ok(true), "nothing is fixed");
     let said = Err(HoldError::Conflict("use another key for another request"));
@@ -347,18 +350,7 @@ fn a_key_tells_apart_hits_that_are_fixed() {
 #[test]
 fn a_key_reserves_once_with_hits_that_are_fixed() {
     let limiter = limiter();
-    let reserve = |fixed: &[bool]| {
-        let reserve = Reserve {
-            hits: 5,
-            fixed,
-            ttl: Micros::from_secs(60),
-            key: Some("k"),
-        };
-        with(&[("user", 5), ("calls", 5)], |check| {
-            let reserved = now(limiter.caller("me").reserve(check, &reserve))?;
-            Ok(reserved.is_repeat)
-        })
-    };
+    let reserve = |fixed: &[bool]| reserve_fixed(&limiter, fixed);
     assert_eq!(reserve(&[true]), Ok(false));
     assert_eq!(reserve(&[true, false]), Ok(true), "the same");
     let other = reserve(&[false, true]);
