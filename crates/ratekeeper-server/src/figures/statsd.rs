@@ -9,8 +9,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 
-use cadence::prelude::*;
-use cadence::{BufferedUdpMetricSink, MetricError, StatsdClient};
 use parking_lot::Mutex;
 use ratekeeper_rules::RuleSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
@@ -24,6 +22,9 @@ use crate::blocking::blocking;
 
 /// The most bytes of a datagram: with its headers it fits any Ethernet.
 const DATAGRAM_MAX: usize = 1_432;
+
+/// The beginning of all names.
+const PREFIX: &str = "ratelimit.service";
 
 /// A count's name: the part that is the same everywhere, the place in the rules, and the end.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -82,7 +83,7 @@ enum StatsdError {
     #[error("there is no socket")]
     Socket(#[source] io::Error),
     #[error("not sent")]
-    Send(#[from] MetricError),
+    Send(#[source] io::Error),
 }
 
 /// Sends counts to the agent of `statsd` as long as the server runs, and the increase of those `of_node`.
@@ -103,9 +104,10 @@ pub(crate) async fn send(statsd: &StatsdCounts, of_node: impl Fn() -> NodeCounts
             let more = count.saturating_sub(std::mem::replace(before, count));
             add(&mut unsent, Name { place: None, end }, more);
         }
-        let (to, counts) = (config.clone(), unsent.clone());
+        let (to, counts) = (config.clone(), std::mem::take(&mut unsent));
         // One at a time: while a name server does not answer, counts wait here, added up.
-        let posted = blocking(move || post(&to, &counts)).await;
+        let posted;
+        (unsent, posted) = blocking(move || post(&to, counts)).await;
         match (&posted, works) {
             (Ok(()), false) => info!(statsd = config.address, "counts are sent again"),
             (Err(error), true) => warn!(
@@ -115,9 +117,6 @@ pub(crate) async fn send(statsd: &StatsdCounts, of_node: impl Fn() -> NodeCounts
             _ => {}
         }
         works = posted.is_ok();
-        if works {
-            unsent.clear();
-        }
     }
 }
 
@@ -129,24 +128,50 @@ fn chain(error: &StatsdError) -> String {
     }
 }
 
-/// Sends `counts` in as few datagrams as they fit into, without waiting for room.
-fn post(config: &StatsdConfig, counts: &Counts) -> Result<(), StatsdError> {
+/// Sends `counts` in as few datagrams as they fit into, without waiting for room. Returns those that were not sent,
+/// with the first reason.
+fn post(config: &StatsdConfig, counts: Counts) -> (Counts, Result<(), StatsdError>) {
     if counts.is_empty() {
-        return Ok(());
+        return (counts, Ok(()));
     }
-    let mut addresses = config
-        .address
-        .to_socket_addrs()
-        .map_err(StatsdError::Lookup)?;
+    let (socket, to) = match open(config) {
+        Ok(agent) => agent,
+        Err(error) => return (counts, Err(error)),
+    };
+    let (mut unsent, mut posted) = (Counts::new(), Ok(()));
+    for (text, of_text) in datagrams(config.format, counts) {
+        if let Err(error) = socket.send_to(text.as_bytes(), to) {
+            posted = posted.and(Err(StatsdError::Send(error)));
+            unsent.extend(of_text);
+        }
+    }
+    (unsent, posted)
+}
+
+/// A socket, and the address of the agent.
+fn open(config: &StatsdConfig) -> Result<(UdpSocket, SocketAddr), StatsdError> {
+    let addresses = config.address.to_socket_addrs();
+    let mut addresses = addresses.map_err(StatsdError::Lookup)?;
     let to = addresses.next().ok_or(StatsdError::NoAddress)?;
     let socket = socket(&to).map_err(StatsdError::Socket)?;
-    let sink = BufferedUdpMetricSink::with_capacity(to, socket, DATAGRAM_MAX)?;
-    let client = StatsdClient::from_sink("ratelimit.service", sink);
+    Ok((socket, to))
+}
+
+/// The texts of datagrams, each with its counts. A line that is too long is a datagram of its own.
+fn datagrams(format: StatsdFormat, counts: Counts) -> Vec<(String, Counts)> {
+    let mut datagrams: Vec<(String, Counts)> = Vec::new();
     for (name, count) in counts {
-        write(&client, config.format, name, *count)?;
+        let line = line(format, &name, count);
+        let last = datagrams.last_mut();
+        match last.filter(|(text, _)| text.len() + line.len() <= DATAGRAM_MAX) {
+            Some((text, of_text)) => {
+                text.push_str(&line);
+                of_text.insert(name, count);
+            }
+            None => datagrams.push((line, Counts::from([(name, count)]))),
+        }
     }
-    client.flush()?;
-    Ok(())
+    datagrams
 }
 
 fn socket(to: &SocketAddr) -> io::Result<UdpSocket> {
@@ -156,29 +181,18 @@ fn socket(to: &SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-fn write(
-    client: &StatsdClient,
-    format: StatsdFormat,
-    name: &Name,
-    count: u64,
-) -> Result<(), MetricError> {
+fn line(format: StatsdFormat, name: &Name, count: u64) -> String {
     let end = name.end;
     let Some((domain, path)) = &name.place else {
-        return client.count(end, count).map(drop);
+        return format!("{PREFIX}.{end}:{count}|c\n");
     };
     let path = path.iter().map(|node| clean(node));
     let path = path.collect::<Vec<_>>().join(".");
     let domain = clean(domain);
     match format {
-        StatsdFormat::Statsd => {
-            let name = format!("rate_limit.{domain}.{path}.{end}");
-            client.count(&name, count).map(drop)
-        }
+        StatsdFormat::Statsd => format!("{PREFIX}.rate_limit.{domain}.{path}.{end}:{count}|c\n"),
         StatsdFormat::DogStatsd => {
-            let name = format!("rate_limit.{end}");
-            let metric = client.count_with_tags(&name, count);
-            let metric = metric.with_tag("domain", &domain).with_tag("rule", &path);
-            metric.try_send().map(drop)
+            format!("{PREFIX}.rate_limit.{end}:{count}|c|#domain:{domain},rule:{path}\n")
         }
     }
 }
@@ -204,7 +218,8 @@ mod tests {
 
     use super::*;
 
-    fn posted(format: StatsdFormat, counts: &[(&str, &[&str], &'static str, u64)]) -> Vec<String> {
+    /// An agent, and the settings to send to it.
+    fn agent(format: StatsdFormat) -> (UdpSocket, StatsdConfig) {
         let agent = UdpSocket::bind("127.0.0.1:0").expect("a socket");
         let wait = Some(Duration::from_secs(60));
         agent.set_read_timeout(wait).expect("a timeout can be set");
@@ -214,15 +229,13 @@ mod tests {
             format,
             interval: Duration::from_secs(1),
         };
-        let name = |(domain, path, end, count): &(&str, &[&str], &'static str, u64)| {
-            let path: Vec<String> = path.iter().map(|node| (*node).to_owned()).collect();
-            let place = (!domain.is_empty()).then(|| (Box::from(*domain), path));
-            (Name { place, end }, *count)
-        };
-        let counts: Counts = counts.iter().map(name).collect();
-        post(&config, &counts).expect("it is sent");
+        (agent, config)
+    }
+
+    /// The lines that have arrived, once there are `wanted`.
+    fn arrived(agent: &UdpSocket, wanted: usize) -> Vec<String> {
         let mut lines = Vec::new();
-        while lines.len() < counts.len() {
+        while lines.len() < wanted {
             let mut buffer = [0; 65_536];
             let length = agent.recv(&mut buffer).expect("it arrives");
             assert!(length <= DATAGRAM_MAX, "{length}");
@@ -230,6 +243,20 @@ mod tests {
             lines.extend(text.lines().map(str::to_owned));
         }
         lines
+    }
+
+    fn posted(format: StatsdFormat, counts: &[(&str, &[&str], &'static str, u64)]) -> Vec<String> {
+        let (agent, config) = agent(format);
+        let name = |(domain, path, end, count): &(&str, &[&str], &'static str, u64)| {
+            let path: Vec<String> = path.iter().map(|node| (*node).to_owned()).collect();
+            let place = (!domain.is_empty()).then(|| (Box::from(*domain), path));
+            (Name { place, end }, *count)
+        };
+        let counts: Counts = counts.iter().map(name).collect();
+        let (unsent, posted) = post(&config, counts.clone());
+        posted.expect("it is sent");
+        assert_eq!(unsent, Counts::new());
+        arrived(&agent, counts.len())
     }
 
     #[test]
@@ -271,6 +298,33 @@ mod tests {
             .map(|path| ("d", &path[..], "total_hits", 1))
             .collect();
         assert_eq!(posted(StatsdFormat::Statsd, &counts).len(), 200);
+    }
+
+    #[test]
+    fn only_what_was_not_sent_is_sent_again() {
+        let (agent, config) = agent(StatsdFormat::Statsd);
+        // No datagram is that long.
+        let refused = "x".repeat(70_000);
+        let name = |node: &str| Name {
+            place: Some(("d".into(), vec![node.to_owned()])),
+            end: "total_hits",
+        };
+        let counts = Counts::from([(name("a"), 1), (name(&refused), 2), (name("z"), 3)]);
+        let (unsent, posted) = post(&config, counts);
+        assert!(matches!(posted, Err(StatsdError::Send(_))), "{posted:?}");
+        assert!(unsent.values().eq(&[2]), "{:?}", unsent.values());
+        let (unsent, _) = post(&config, unsent);
+        assert!(unsent.values().eq(&[2]), "{:?}", unsent.values());
+        let last = post(&config, Counts::from([(name("last"), 4)]));
+        last.1.expect("it is sent");
+        assert_eq!(
+            arrived(&agent, 3),
+            [
+                "ratelimit.service.rate_limit.d.a.total_hits:1|c",
+                "ratelimit.service.rate_limit.d.z.total_hits:3|c",
+                "ratelimit.service.rate_limit.d.last.total_hits:4|c",
+            ]
+        );
     }
 
     #[test]
