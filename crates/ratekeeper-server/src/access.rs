@@ -71,8 +71,18 @@ pub(crate) struct Operator {
     /// The name of the caller; `local` for a client on this host without credentials.
     pub(crate) name: Box<str>,
     pub(crate) role: Role,
-    /// The SHA-256 of the token that it has shown, if it has.
-    token: Option<[u8; 32]>,
+    known_by: KnownBy,
+}
+
+/// The reason why an operator was admitted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum KnownBy {
+    /// A token with this SHA-256.
+    Token([u8; 32]),
+    /// A certificate of a caller.
+    Certificate,
+    /// No caller had a role, and it came from where that is enough.
+    Place,
 }
 
 /// The refusal of a sender.
@@ -184,7 +194,7 @@ impl Access {
             Some((name, role)) => Ok(Operator {
                 name,
                 role,
-                token: Some(hash),
+                known_by: KnownBy::Token(hash),
             }),
             None => {
                 self.guesses.failed(from);
@@ -199,7 +209,7 @@ impl Access {
         Some(Operator {
             name: caller.name.clone(),
             role: caller.role?,
-            token: None,
+            known_by: KnownBy::Certificate,
         })
     }
 
@@ -219,16 +229,20 @@ impl Access {
         Ok(Operator {
             name: name.into(),
             role: Role::Admin,
-            token: None,
+            known_by: KnownBy::Place,
         })
     }
 
-    /// Returns true unless the token that an operator has shown was revoked since.
+    /// Returns true unless the token that an operator has shown was revoked since, or it has shown none and needs one now.
     pub(crate) fn still_admits(&self, operator: &Operator) -> bool {
-        operator.token.is_none_or(|hash| {
-            let mut callers = self.callers.iter();
-            self.tokens.find(&hash).is_some() || callers.any(|caller| caller.has_token(&hash))
-        })
+        match operator.known_by {
+            KnownBy::Token(hash) => {
+                let mut callers = self.callers.iter();
+                self.tokens.find(&hash).is_some() || callers.any(|caller| caller.has_token(&hash))
+            }
+            KnownBy::Certificate => true,
+            KnownBy::Place => !self.is_required(),
+        }
     }
 
     fn refuse(&self, why: AccessRefused) -> AccessRefused {

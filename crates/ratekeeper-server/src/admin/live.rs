@@ -67,7 +67,7 @@ pub(super) async fn show(
         let mut reader = reader?;
         let next = reader.event().await;
         if !reader.app.access.still_admits(&reader.operator) {
-            // Its token was revoked: whoever asks again is told so.
+            // Its token was revoked, or it needs one from now on: whoever asks again is told so.
             return None;
         }
         match next {

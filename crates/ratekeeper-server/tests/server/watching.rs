@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ratekeeper_server::{Role, Tokens};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -172,6 +173,26 @@ impl Stream {
         assert!(read.is_ok(), "waited in vain for {what:?}:\n{}", self.1);
         &self.1
     }
+
+    /// Reads until the server closes it.
+    async fn ended(mut self) {
+        let mut rest = Vec::new();
+        let read = timeout(PATIENCE, self.0.read_to_end(&mut rest)).await;
+        read.expect("it ends").expect("it is closed");
+    }
+}
+
+#[tokio::test]
+async fn the_stream_of_a_client_without_a_token_ends_with_the_first_one() {
+    let data = tempfile::tempdir().expect("a folder");
+    let folder = data.path().to_path_buf();
+    let running = start_with(RULES, |config| config.data_dir = Some(folder)).await;
+    let mut stream = Stream::open(&running).await;
+    stream.until("event: state").await;
+    let made = Tokens::new(data.path()).create("vera", Role::Viewer);
+    made.expect("it can be made");
+    stream.ended().await;
+    running.stop().await;
 }
 
 #[tokio::test]
