@@ -28,6 +28,9 @@ use crate::http::ApiError;
 /// The most descriptors whose counters are read for one answer.
 const LOOKS_MAX: usize = 200;
 
+/// The bursts that a post-paid bucket goes below zero by default.
+const DEBT_BURSTS: u64 = 10;
+
 /// The name of the parameter for a descriptor.
 const DESCRIPTOR: &str = "?descriptor";
 
@@ -300,6 +303,14 @@ fn doubled(rule: &Rule, descriptor: &OverrideDescriptor) -> Option<String> {
     }
     if algorithm.has_burst() {
         text.push_str(&format!(",burst={}", limit.capacity().saturating_mul(2)));
+    }
+    // A plan may be a budget where the default plan is none.
+    if limit.is_post_paid() && rule.plan.is_some() {
+        text.push_str(",post_paid");
+    }
+    let usual = limit.capacity().saturating_mul(DEBT_BURSTS);
+    if let Some(debt) = limit.max_debt().filter(|debt| *debt != usual) {
+        text.push_str(&format!(",max_debt={debt}"));
     }
     Some(text)
 }

@@ -152,6 +152,10 @@ descriptors:
           - key: method
             value: GET
             rate_limit: { window: 10000d, limit: 1 }
+      - key: tokens
+        rate_limit: { window: 10000d, limit: 9, burst: 1, algorithm: token_bucket, post_paid: true, max_debt: 3 }
+      - key: bytes
+        rate_limit: { window: 10000d, limit: 9, burst: 1, algorithm: token_bucket, post_paid: true }
 ";
 
 #[tokio::test]
@@ -159,7 +163,7 @@ async fn the_offered_raise_is_twice_the_limit_and_takes_no_other_one_away() {
     let folder = tempfile::tempdir().expect("a folder");
     let running = start_with_rules(RAISED, folder.path(), None).await;
     type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], Option<&'a str>);
-    let cases: [Case<'_>; 5] = [
+    let cases: [Case<'_>; 7] = [
         (
             "bucket",
             &[],
@@ -173,6 +177,17 @@ async fn the_offered_raise_is_twice_the_limit_and_takes_no_other_one_away() {
             "method",
             &[("path", "/a#b"), ("method", "GET")],
             Some(r#"'["path:/a#b","method:GET"]=2/10000d@.."#),
+        ),
+        (
+            "debts",
+            &[("tokens", "x")],
+            Some("tokens:x=18/10000d,algorithm=token_bucket,burst=2,max_debt=3@.."),
+        ),
+        // Ten bursts are the default.
+        (
+            "usual",
+            &[("bytes", "x")],
+            Some("bytes:x=18/10000d,algorithm=token_bucket,burst=2@.."),
         ),
     ];
     for (name, after, raise) in cases {
