@@ -13,9 +13,10 @@ use tonic::transport::{Channel, Endpoint};
 /// Timeout for connecting and for the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The silence after which the system probes the connection. Pings of HTTP/2 would be told off: Go's gRPC servers take one
-/// in five minutes.
+/// The silence after which the system probes a connection, and the time from one probe to the next, as over TLS. Pings of
+/// HTTP/2 would be told off: Go's gRPC servers take one in five minutes.
 const PROBE_AFTER: Duration = Duration::from_secs(30);
+const PROBES_EVERY: Duration = Duration::from_secs(10);
 
 /// The protocol that gRPC servers expect to be asked for.
 const HTTP2: &[u8] = b"h2";
@@ -40,7 +41,8 @@ impl GrpcConnection {
         let endpoint = endpoint
             .connect_timeout(CONNECT_TIMEOUT)
             .tcp_nodelay(true)
-            .tcp_keepalive(Some(PROBE_AFTER));
+            .tcp_keepalive(Some(PROBE_AFTER))
+            .tcp_keepalive_interval(Some(PROBES_EVERY));
         Some(match server.is_encrypted() {
             true => Self {
                 endpoint: endpoint.origin(origin),
@@ -90,4 +92,21 @@ fn causes(error: &tonic::transport::Error) -> String {
 /// The end of a call, for people.
 pub(crate) fn describe(status: &Status) -> String {
     format!("{}: {}", status.code(), status.message())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_connection_is_probed_often_enough_to_be_found_dead_in_minutes() {
+        let way = GrpcConnection::new("http://127.0.0.1:1", None, &TlsFiles::default());
+        let endpoint = way.expect("it is an address").endpoint;
+        let probes = (
+            endpoint.get_tcp_keepalive(),
+            endpoint.get_tcp_keepalive_interval(),
+        );
+        let secs = |secs| Some(Duration::from_secs(secs));
+        assert_eq!(probes, (secs(30), secs(10)));
+    }
 }
