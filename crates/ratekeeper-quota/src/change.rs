@@ -6,7 +6,7 @@ use std::time::Duration;
 use ratekeeper_core::Timestamp;
 use ratekeeper_rules::{RuleSet, TenantHash, TenantQuotas};
 use serde_json::Value;
-use sqlx::{Any, Row, Transaction};
+use sqlx::{Any, AssertSqlSafe, Row, Transaction};
 
 use crate::audit::Entry;
 use crate::audited::AuditedTenant;
@@ -28,6 +28,8 @@ pub(crate) struct Change {
     pub(crate) version: u64,
     pub(crate) audit_hash: String,
     pub(crate) now: Timestamp,
+    /// The microseconds since 1970 by the database's clock.
+    database_now: i64,
 }
 
 /// The quotas that a tenant is to have.
@@ -217,15 +219,18 @@ impl QuotaStore {
     pub(crate) async fn begin(&self) -> Result<Change, QuotaError> {
         let mut transaction = self.pool.begin().await?;
         // Writes what is there already: that locks the row.
-        let row = sqlx::query(
-            "UPDATE quota_version SET version = version WHERE id = 1 RETURNING version, audit_hash",
-        )
-        .fetch_one(&mut *transaction)
-        .await?;
+        let query = format!(
+            "UPDATE quota_version SET version = version WHERE id = 1 RETURNING version, audit_hash, {} AS now",
+            self.clock()
+        );
+        let row = sqlx::query(AssertSqlSafe(query))
+            .fetch_one(&mut *transaction)
+            .await?;
         Ok(Change {
             version: rows::whole(row.try_get("version")?, "quota_version")?,
             audit_hash: row.try_get("audit_hash")?,
             now: rows::now(),
+            database_now: row.try_get("now")?,
             transaction,
         })
     }
@@ -350,7 +355,8 @@ impl Change {
         records: impl Iterator<Item = &'a TenantRecord>,
         is_deleted: bool,
     ) -> Result<(), QuotaError> {
-        let deleted_at = is_deleted.then(|| stored(self.now.as_micros()));
+        // By the clock that says when the trace goes: a node whose clock is wrong would have it dropped early.
+        let deleted_at = is_deleted.then_some(self.database_now);
         let row = |record: &TenantRecord| {
             [
                 record.id.domain.clone().into(),

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ratekeeper_core::{Micros, Timestamp};
+use ratekeeper_core::Micros;
 use ratekeeper_rules::TenantIndex;
 use sqlx::postgres::PgListener;
 use tokio::sync::{Mutex, Notify};
@@ -18,7 +18,6 @@ use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use crate::database::{CHANNEL, DatabaseKind};
-use crate::rows;
 use crate::saved;
 use crate::status::{QuotaStatus, Source};
 use crate::{FleetRecord, QuotaError, QuotaStore, with_causes};
@@ -351,12 +350,8 @@ impl Copy {
             return;
         }
         self.tidied = Instant::now();
-        let before = rows::now().as_micros().saturating_sub(TRACES_KEPT.get());
         // What is not dropped now is dropped in an hour.
-        let _ = self
-            .store
-            .forget_deleted(Timestamp::from_micros(before))
-            .await;
+        let _ = self.store.forget_deleted(TRACES_KEPT).await;
     }
 
     /// Saves the copy if it has changed since it was saved.
@@ -412,6 +407,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::rows;
     use crate::{DatabaseAddress, Editor, FleetToken, Precondition, TenantId, TenantPut};
 
     const RULES: &str = "domain: d
@@ -470,6 +466,43 @@ descriptors:
             is_save_failing: false,
             tidied: Instant::now(),
         }
+    }
+
+    /// Drops traces by a node whose clock is a week ahead, after one whose clock is a week behind has deleted a tenant of
+    /// two, `age` ago. Returns the number of traces that are left.
+    async fn traces_after(age: Duration) -> usize {
+        const WEEK: i64 = 7 * 24 * 3_600 * 1_000_000;
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let address = DatabaseAddress::sqlite(&folder.path().join("quotas.db"));
+        let store = QuotaStore::new(address, TenantKey::from_bytes([7; 16]));
+        let store = store.expect("the address is right");
+        add_tenant(&store, "gone").await;
+        add_tenant(&store, "there").await;
+        let (gone, by) = (
+            TenantId::of_value("d", "gone", false, store.key()),
+            editor(),
+        );
+        rows::AHEAD_MICROS.set(-WEEK);
+        let deleted = store.delete("d", gone.hash, Precondition::Any, &by);
+        deleted.await.expect("it is there");
+        let aged = sqlx::query("UPDATE tenant SET deleted_at = deleted_at - $1");
+        let age = i64::try_from(age.as_micros()).expect("it is short");
+        let aged = aged.bind(age).execute(&store.pool).await;
+        aged.expect("it can be written");
+        rows::AHEAD_MICROS.set(WEEK);
+        store.forget_deleted(TRACES_KEPT).await.expect("it answers");
+        rows::AHEAD_MICROS.set(0);
+        let left = store.changes(0).await.expect("it answers");
+        let traces = left.iter().filter(|kept| kept.is_deleted).count();
+        assert_eq!(left.len() - traces, 1, "nobody has deleted the other one");
+        traces
+    }
+
+    #[tokio::test]
+    async fn traces_of_deleted_tenants_are_kept_for_a_day_whatever_the_clocks_of_nodes_say() {
+        let hour = Duration::from_secs(3_600);
+        assert_eq!(traces_after(23 * hour).await, 1);
+        assert_eq!(traces_after(25 * hour).await, 0);
     }
 
     #[test]

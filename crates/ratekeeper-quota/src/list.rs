@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use ratekeeper_core::Timestamp;
+use ratekeeper_core::Micros;
 use ratekeeper_rules::{CUSTOM, TenantHash};
 use sqlx::{AssertSqlSafe, Row};
 
@@ -165,11 +165,13 @@ impl QuotaStore {
         .await
     }
 
-    /// Drops the traces of tenants that were deleted before a time and never reset.
-    pub(crate) async fn forget_deleted(&self, before: Timestamp) -> Result<u64, QuotaError> {
+    /// Drops the traces of tenants that were deleted longer ago than `kept`, by the database's clock, and never reset.
+    pub(crate) async fn forget_deleted(&self, kept: Micros) -> Result<u64, QuotaError> {
+        let now = self.clock();
+        let query = format!("DELETE FROM tenant WHERE deleted_at < {now} - $1 AND epoch = 0");
         within(async {
-            let done = sqlx::query("DELETE FROM tenant WHERE deleted_at < $1 AND epoch = 0")
-                .bind(stored(before.as_micros()))
+            let done = sqlx::query(AssertSqlSafe(query))
+                .bind(stored(kept.get()))
                 .execute(&self.pool)
                 .await?;
             Ok(done.rows_affected())

@@ -56,7 +56,16 @@ pub(crate) fn time(micros: i64) -> Timestamp {
 }
 
 pub(crate) fn now() -> Timestamp {
-    time(jiff::Timestamp::now().as_microsecond())
+    let now = jiff::Timestamp::now().as_microsecond();
+    #[cfg(test)]
+    let now = now + AHEAD_MICROS.get();
+    time(now)
+}
+
+#[cfg(test)]
+thread_local! {
+    /// The time by which this node's clock is ahead.
+    pub(crate) static AHEAD_MICROS: std::cell::Cell<i64> = const { std::cell::Cell::new(0) };
 }
 
 pub(crate) fn hash(text: &str, table: &'static str) -> Result<TenantHash, QuotaError> {
