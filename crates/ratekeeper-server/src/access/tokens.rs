@@ -251,10 +251,14 @@ impl Tokens {
         )
     }
 
-    /// Returns true if there is a token, or was one.
+    /// Returns true if there is a token, or was one, or the folder does not tell.
     #[must_use]
     pub fn is_required(&self) -> bool {
-        let is_there = |name| std::fs::symlink_metadata(self.folder.join(name)).is_ok();
+        let is_there = |name| {
+            let found = std::fs::symlink_metadata(self.folder.join(name));
+            // A folder that cannot be looked into is no open door.
+            found.map_or_else(|error| error.kind() != io::ErrorKind::NotFound, |_| true)
+        };
         is_there(MARKER) || is_there(self.file)
     }
 
@@ -264,8 +268,7 @@ impl Tokens {
         let mut read = self.read.lock();
         let stamp = Stamp::of(&self.folder.join(self.file));
         if stamp.is_none() || stamp != read.stamp {
-            read.tokens = self.load_hashes();
-            read.stamp = stamp;
+            read.take(stamp, self.list());
         }
         // All are compared, each in whole: the time tells nothing of how near a guess was.
         let mut found = None;
@@ -275,20 +278,6 @@ impl Tokens {
             }
         }
         found
-    }
-
-    fn load_hashes(&self) -> Vec<([u8; 32], Box<str>, Role)> {
-        let tokens = match self.list() {
-            Ok(tokens) => tokens,
-            Err(error) => {
-                tracing::error!(%error, "no token of the admin API can be used");
-                return Vec::new();
-            }
-        };
-        let known = tokens.into_iter();
-        let known =
-            known.filter_map(|token| Some((from_hex(&token.sha256)?, token.name, token.role)));
-        known.collect()
     }
 
     fn load(&self) -> Result<Content, AdminTokenError> {
@@ -327,6 +316,22 @@ impl Tokens {
             .and_then(|()| File::create(&path))
             .and_then(|file| file.lock().map(|()| file));
         locked.map_err(|source| AdminTokenError::Io { path, source })
+    }
+}
+
+impl Reading {
+    /// Takes what was read of the file that looked like `stamp`. A file that could not be read is read again by the next
+    /// request: the reason may pass, such as too many open files, and leave the file as it is.
+    fn take(&mut self, stamp: Option<Stamp>, read: Result<Vec<AdminToken>, AdminTokenError>) {
+        self.stamp = stamp.filter(|_| !matches!(read, Err(AdminTokenError::Io { .. })));
+        let tokens = read.unwrap_or_else(|error| {
+            tracing::error!(%error, "no token of the admin API can be used");
+            Vec::new()
+        });
+        let known = tokens.into_iter();
+        let known =
+            known.filter_map(|token| Some((from_hex(&token.sha256)?, token.name, token.role)));
+        self.tokens = known.collect();
     }
 }
 
@@ -403,6 +408,30 @@ mod tests {
         std::fs::remove_file(folder.path().join(OWN)).expect("it is there");
         assert!(tokens.is_required());
         assert_eq!(tokens.find(&hash(&ann)), None);
+    }
+
+    #[test]
+    fn a_file_that_could_not_be_read_is_read_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let tokens = Tokens::new(folder.path());
+        let ann = tokens.create("ann", Role::Admin).expect("it is made");
+        let path = folder.path().join(OWN);
+        let stamp = Stamp::of(&path);
+        // As while there are too many open files.
+        let source = io::Error::other("no file can be opened");
+        let failed = Err(AdminTokenError::Io { path, source });
+        tokens.read.lock().take(stamp, failed);
+        assert!(tokens.find(&hash(&ann)).is_some());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_folder_that_cannot_be_looked_into_opens_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let around = folder.path().join("around");
+        std::os::unix::fs::symlink(&around, &around).expect("it is made");
+        assert!(Tokens::new(&around).is_required());
+        assert!(!Tokens::new(&folder.path().join("missing")).is_required());
     }
 
     #[test]
