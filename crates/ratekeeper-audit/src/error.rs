@@ -45,6 +45,9 @@ pub enum ExportError {
     #[cfg(feature = "nats")]
     #[error("NATS does not take the records; a JetStream stream has to have the subject")]
     Publish(#[from] async_nats::jetstream::context::PublishError),
+    /// A mistake of ours.
+    #[error("the export has panicked: please report this bug, with the log")]
+    Panicked,
     /// The target does not answer.
     #[error("the target did not answer within {} s", .0.as_secs())]
     TooSlow(Duration),

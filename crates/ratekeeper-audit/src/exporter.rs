@@ -1,7 +1,9 @@
 //! Exports the audit trail, for as long as this node has the task.
 
+use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt as _;
 use ratekeeper_quota::{ExportClaim, QuotaStatus, QuotaStore, with_causes};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -14,7 +16,10 @@ use crate::target::Sink;
 use crate::{ExportError, ExportStatus, ExportTarget};
 
 /// The longest time for all records that are sent at once, less than a claim lasts.
-const SEND_MAX: Duration = Duration::from_secs(20);
+const SEND_MAX: Duration = match cfg!(test) {
+    false => Duration::from_secs(20),
+    true => Duration::from_millis(500),
+};
 
 /// The time for which a claim keeps other nodes away.
 const LEASE: Duration = Duration::from_secs(30);
@@ -111,7 +116,7 @@ impl Export {
         let mut pause = Pause::default();
         loop {
             let turn = tokio::select! {
-                turn = self.turn() => turn,
+                turn = self.guarded_turn() => turn,
                 _ = &mut stopped => break,
             };
             let wait = match turn {
@@ -151,6 +156,12 @@ impl Export {
         }
     }
 
+    /// One turn. A panic in it is a failed one, after which all that a turn leaves behind is dropped.
+    async fn guarded_turn(&mut self) -> Result<Turn, ExportError> {
+        let turn = AssertUnwindSafe(self.turn()).catch_unwind().await;
+        turn.unwrap_or(Err(ExportError::Panicked))
+    }
+
     /// Exports the next rows, if this node has the task or can get it.
     async fn turn(&mut self) -> Result<Turn, ExportError> {
         let Some(position) = self.position().await? else {
@@ -163,22 +174,44 @@ impl Export {
             .audit(self.behind.unwrap_or(position), BATCH)
             .await?;
         let records: Vec<Record> = rows.into_iter().map(Record::from).collect();
-        let Some(last) = records.last().map(|record| record.version) else {
+        if records.is_empty() {
             return Ok(Turn::UpToDate(position));
+        }
+        let mut confirmed = 0;
+        let sent = timeout(SEND_MAX, self.send(&records, &mut confirmed)).await;
+        let sent = match (sent, confirmed) {
+            (Ok(sent), _) => sent,
+            (Err(_), 0) => Err(ExportError::TooSlow(SEND_MAX)),
+            // A target far away takes fewer records in the time, and gets the others next.
+            (Err(_), _) => Ok(()),
         };
-        let sent = timeout(SEND_MAX, self.send(&records)).await;
-        sent.unwrap_or(Err(ExportError::TooSlow(SEND_MAX)))?;
+        if let Some(last) = records[..confirmed].last()
+            && !self.confirm(last.version, position, confirmed).await?
+        {
+            return Ok(Turn::Elsewhere);
+        }
+        sent?;
+        Ok(Turn::Exported)
+    }
+
+    /// Records that the target has so many more rows, up to `last`; false if another node has the task by now. `position` is
+    /// the one before.
+    async fn confirm(
+        &mut self,
+        last: u64,
+        position: u64,
+        records: usize,
+    ) -> Result<bool, ExportError> {
         self.behind = Some(last).filter(|last| *last < position);
         if last > position {
             if !self.store.confirm_export(&self.claim, last).await? {
                 self.held = None;
-                return Ok(Turn::Elsewhere);
+                return Ok(false);
             }
             self.held = Some((last, Instant::now()));
         }
-        self.status
-            .exported_to(last.max(position), records.len() as u64);
-        Ok(Turn::Exported)
+        self.status.exported_to(last.max(position), records as u64);
+        Ok(true)
     }
 
     /// Asks a target that may have lost rows for the last one that it has, to go on after it. A row of another trail says
@@ -221,9 +254,9 @@ impl Export {
         }
     }
 
-    async fn send(&mut self, records: &[Record]) -> Result<(), ExportError> {
+    async fn send(&mut self, records: &[Record], confirmed: &mut usize) -> Result<(), ExportError> {
         let mut sink = self.open().await?;
-        sink.send(records).await?;
+        sink.send(records, confirmed).await?;
         self.sink = Some(sink);
         Ok(())
     }
@@ -264,5 +297,73 @@ impl Wait {
                 let _ = timeout(LOOKS_EVERY, changed).await;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+    use ratekeeper_quota::{DatabaseAddress, Editor, FleetToken};
+    use ratekeeper_rules::TenantKey;
+
+    use super::*;
+    use crate::target::FaultyTarget;
+
+    /// A database in `folder` with so many changes.
+    async fn changed(folder: &tempfile::TempDir, changes: u64) -> QuotaStore {
+        let address = DatabaseAddress::sqlite(&folder.path().join("quotas.db"));
+        let store = QuotaStore::new(address, TenantKey::from_bytes([7; 16]));
+        let store = store.expect("the address is right");
+        for number in 0..changes {
+            let token = FleetToken {
+                name: format!("ops-{number}").into(),
+                role: "admin".into(),
+                sha256: format!("{number:064}").into(),
+                created_at: 1_800_000_000,
+            };
+            let made = store.create_token(&token, &Editor::default()).await;
+            made.expect("it can be made");
+        }
+        store
+    }
+
+    async fn eventually(what: &str, is_so: impl Fn() -> bool) {
+        let looked = async {
+            while !is_so() {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let in_time = timeout(Duration::from_secs(60), looked).await;
+        assert!(in_time.is_ok(), "waited in vain until {what}");
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_a_failed_attempt_and_others_follow() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let store = changed(&folder, 1).await;
+        let target = ExportTarget::faulty(FaultyTarget::Broken);
+        let exporter = Exporter::start(store, QuotaStatus::default(), target);
+        let status = exporter.export_status().clone();
+        eventually("it has failed again", || status.failures() >= 2).await;
+        let faults = status.faults();
+        assert!(faults[0].contains("please report this bug"), "{faults:?}");
+        assert!(!status.is_active());
+        exporter.finish().await;
+    }
+
+    #[tokio::test]
+    async fn a_target_that_takes_a_few_records_in_its_time_gets_all_of_them() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let store = changed(&folder, 8).await;
+        let taken = Arc::new(Mutex::new(Vec::new()));
+        let target = ExportTarget::faulty(FaultyTarget::Slow(Arc::clone(&taken)));
+        let exporter = Exporter::start(store, QuotaStatus::default(), target);
+        let status = exporter.export_status().clone();
+        eventually("all are exported", || status.exported() == 8).await;
+        assert_eq!(*taken.lock(), (1..=8).collect::<Vec<_>>());
+        assert_eq!(status.failures(), 0);
+        exporter.finish().await;
     }
 }

@@ -67,14 +67,19 @@ impl Subject {
     }
 
     /// Publishes records. Each waits for the one before to be confirmed, so that none comes before an earlier one
-    /// that is refused. JetStream drops those that it has had within its window for duplicates.
-    pub(crate) async fn send(&mut self, records: &[Record]) -> Result<(), ExportError> {
+    /// that is refused; `confirmed` counts them. JetStream drops those that it has had within its window for duplicates.
+    pub(crate) async fn send(
+        &mut self,
+        records: &[Record],
+        confirmed: &mut usize,
+    ) -> Result<(), ExportError> {
         for record in records {
             let message = PublishMessage::build()
                 .message_id(&record.hash)
                 .payload(record.json.clone().into());
-            let confirmed = self.jetstream.send_publish(self.subject.clone(), message);
-            confirmed.await?.await?;
+            let published = self.jetstream.send_publish(self.subject.clone(), message);
+            published.await?.await?;
+            *confirmed += 1;
         }
         Ok(())
     }

@@ -34,6 +34,18 @@ enum Kind {
     Redis(Box<Endpoint>),
     #[cfg(feature = "nats")]
     Nats(Box<crate::nats::NatsServer>),
+    #[cfg(test)]
+    Faulty(FaultyTarget),
+}
+
+/// A target that fails in its own way.
+#[cfg(test)]
+#[derive(Clone)]
+pub(crate) enum FaultyTarget {
+    /// Has a bug: opening it panics.
+    Broken,
+    /// Takes three records of each batch and is silent from then on. Those that it has taken, by their numbers.
+    Slow(std::sync::Arc<parking_lot::Mutex<Vec<u64>>>),
 }
 
 /// The reason why something is no target. No message repeats the address, which may have a password in it.
@@ -97,6 +109,16 @@ impl ExportTarget {
             stream: stream.to_owned(),
             files,
         })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn faulty(how: FaultyTarget) -> Self {
+        Self {
+            kind: Kind::Faulty(how),
+            stream: "audit".to_owned(),
+            name: "faulty".to_owned(),
+            files: ExportFiles::default(),
+        }
     }
 
     /// Reads the files, which are read again for each connection. Blocks.
@@ -169,6 +191,8 @@ pub(crate) enum Sink {
     Redis(RedisStream),
     #[cfg(feature = "nats")]
     Nats(crate::nats::Subject),
+    #[cfg(test)]
+    Slow(std::sync::Arc<parking_lot::Mutex<Vec<u64>>>),
 }
 
 impl Sink {
@@ -180,6 +204,10 @@ impl Sink {
             Kind::Nats(server) => {
                 Self::Nats(crate::nats::Subject::open(server, &target.stream).await?)
             }
+            #[cfg(test)]
+            Kind::Faulty(FaultyTarget::Broken) => panic!("a mistake of ours"),
+            #[cfg(test)]
+            Kind::Faulty(FaultyTarget::Slow(taken)) => Self::Slow(std::sync::Arc::clone(taken)),
         })
     }
 
@@ -190,16 +218,37 @@ impl Sink {
             // The servers of a JetStream confirm what most of them have.
             #[cfg(feature = "nats")]
             Self::Nats(_) => Ok(None),
+            #[cfg(test)]
+            Self::Slow(_) => Ok(None),
         }
     }
 
-    /// Sends records in their order, and waits until the target has confirmed all of them. After an error some of
-    /// them may be there, the first ones.
-    pub(crate) async fn send(&mut self, records: &[Record]) -> Result<(), ExportError> {
+    /// Sends records in their order, and waits until the target has confirmed all of them; `confirmed` is the number of
+    /// those that it has. After an error, or if we are cut short, more of the first ones may be there.
+    pub(crate) async fn send(
+        &mut self,
+        records: &[Record],
+        confirmed: &mut usize,
+    ) -> Result<(), ExportError> {
         match self {
-            Self::Redis(stream) => stream.send(records).await,
+            Self::Redis(stream) => {
+                stream.send(records).await?;
+                *confirmed = records.len();
+                Ok(())
+            }
             #[cfg(feature = "nats")]
-            Self::Nats(subject) => subject.send(records).await,
+            Self::Nats(subject) => subject.send(records, confirmed).await,
+            #[cfg(test)]
+            Self::Slow(taken) => {
+                for record in &records[..records.len().min(3)] {
+                    taken.lock().push(record.version);
+                    *confirmed += 1;
+                }
+                match records.len() {
+                    0..=3 => Ok(()),
+                    _ => std::future::pending().await,
+                }
+            }
         }
     }
 }
