@@ -1,6 +1,7 @@
 //! The database with tenants' quotas: opened, followed, and reported on.
 
 mod adjust;
+mod background;
 mod export_report;
 mod key;
 mod meter;
@@ -8,11 +9,12 @@ mod presence;
 mod report;
 
 use crate::settings::{OnQuotaFailure, QuotaSettings, Settings};
-use adjust::{Adjuster, StepCounts};
+use adjust::StepCounts;
 use anyhow::{Context, Result, bail};
+use background::{Background, QuotaTasks};
 use export_report::ExportReport;
 use meter::Writer;
-use presence::{Dispute, Presence};
+use presence::Dispute;
 use ratekeeper_audit::Exporter;
 use ratekeeper_limiter::{Limiter, UsageMeter};
 use ratekeeper_quota::{
@@ -44,8 +46,8 @@ pub(crate) struct Quotas {
     /// For the admin API.
     pub(crate) admin: QuotaAdmin,
     writer: Writer,
-    adjuster: Adjuster,
-    presence: Option<Presence>,
+    adjuster: Background,
+    presence: Option<Background>,
 }
 
 impl Quotas {
@@ -129,23 +131,28 @@ pub(crate) async fn follow(
         info!(%target, "the audit trail is exported");
         Exporter::start(store.clone(), follower.quota_status().clone(), target)
     });
-    let dispute = Dispute::default();
+    let (dispute, tasks) = (Dispute::default(), QuotaTasks::default());
     let presence = board.map(|board| {
         let node = settings.values.node_name.to_string();
-        Presence::start(store.clone(), board, node, Arc::clone(&dispute))
+        let task = Arc::clone(&tasks.presence);
+        presence::start(task, store.clone(), board, node, Arc::clone(&dispute))
     });
-    let report = Report::new(follower.quota_status().clone(), Arc::clone(&steps), dispute);
+    let writer = Writer::start(Arc::clone(&tasks.usage), store.clone(), meter);
+    let adjuster = adjust::start(
+        Arc::clone(&tasks.adjust),
+        store.clone(),
+        Arc::clone(limiter),
+        Arc::clone(&follower),
+        Arc::clone(&steps),
+    );
+    let status = follower.quota_status().clone();
+    let report = Report::new(status, steps, dispute, tasks);
     Ok(Some(Quotas {
         exporter,
         presence,
         report: Arc::new(report),
-        writer: Writer::start(store.clone(), meter),
-        adjuster: Adjuster::start(
-            store.clone(),
-            Arc::clone(limiter),
-            Arc::clone(&follower),
-            steps,
-        ),
+        writer,
+        adjuster,
         admin: QuotaAdmin { store, follower },
     }))
 }

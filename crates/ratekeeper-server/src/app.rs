@@ -324,6 +324,15 @@ impl App {
         self.monitored.read().clone()
     }
 
+    /// The background tasks, each with the number of times that it ended early and was begun again.
+    pub(crate) fn task_failures(&self) -> Vec<(&'static str, u64)> {
+        let own = self.maintenance.all();
+        let own = own.map(|task| (task.name(), task.failures()));
+        let parts = self.monitored();
+        let of_parts = parts.iter().flat_map(|part| part.tasks());
+        own.into_iter().chain(of_parts).collect()
+    }
+
     /// Not ready any more, from now on.
     pub(crate) fn leave(&self) {
         self.is_leaving.store(true, Ordering::Relaxed);

@@ -50,6 +50,7 @@ mod server;
 
 pub use access::callers::{Caller, Powers, Proof};
 pub use access::{AdminToken, AdminTokenError, Role, Tokens, UnknownRole};
+pub use app::maintenance_tasks::MaintenanceTask;
 pub use config::constant::{ConstantAnswer, NoAnswer};
 pub use config::gateway::{
     ClassShedding, GatewayListener, GatewayService, Monitored, Shedding, UpstreamShedding,

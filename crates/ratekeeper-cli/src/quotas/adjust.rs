@@ -1,13 +1,14 @@
 //! Takes the steps of policies by which limits of tenants follow their usage.
 
+use super::background::Background;
 use ratekeeper_limiter::{Clock, Limiter};
 use ratekeeper_quota::{AdjustRound, AdjustStep, Follower, QuotaStore};
 use ratekeeper_rules::AdjustMode;
+use ratekeeper_server::MaintenanceTask;
 use ratekeeper_stores::Stores;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
 
@@ -48,24 +49,18 @@ impl StepCounts {
     }
 }
 
-/// Looks at tenants' calls until it is dropped.
-pub(super) struct Adjuster(JoinHandle<()>);
-
-impl Adjuster {
-    pub(super) fn start(
-        store: QuotaStore,
-        limiter: Arc<Limiter<Stores>>,
-        follower: Arc<Follower>,
-        counts: Arc<StepCounts>,
-    ) -> Self {
-        Self(tokio::spawn(keep_looking(store, limiter, follower, counts)))
-    }
-}
-
-impl Drop for Adjuster {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+/// Looks at tenants' calls until the result is dropped.
+pub(super) fn start(
+    task: Arc<MaintenanceTask>,
+    store: QuotaStore,
+    limiter: Arc<Limiter<Stores>>,
+    follower: Arc<Follower>,
+    counts: Arc<StepCounts>,
+) -> Background {
+    Background::start(task, move || {
+        let (limiter, follower) = (Arc::clone(&limiter), Arc::clone(&follower));
+        keep_looking(store.clone(), limiter, follower, Arc::clone(&counts))
+    })
 }
 
 async fn keep_looking(

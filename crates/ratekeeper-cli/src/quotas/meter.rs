@@ -1,12 +1,12 @@
 //! Writes tenants' calls to the database, for billing.
 
+use super::background::{Finishing, Stopped};
 use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::{Clock, UsageMeter};
 use ratekeeper_quota::{CallRow, CallerRow, QuotaStore, UsageRow};
+use ratekeeper_server::MaintenanceTask;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tracing::{info, warn};
 
@@ -26,24 +26,26 @@ const FORGETS_EVERY: u64 = 360;
 const KEPT_MINUTES: u64 = 400 * 24 * 60;
 
 /// Writes what a meter counted, until it is told to finish.
-pub(super) struct Writer {
-    stop: oneshot::Sender<()>,
-    task: JoinHandle<()>,
-}
+pub(super) struct Writer(Finishing);
 
 impl Writer {
-    pub(super) fn start(store: QuotaStore, meter: Arc<UsageMeter>) -> Self {
-        let (stop, stopped) = oneshot::channel();
-        Self {
-            stop,
-            task: tokio::spawn(keep_writing(store, meter, stopped)),
-        }
+    pub(super) fn start(
+        task: Arc<MaintenanceTask>,
+        store: QuotaStore,
+        meter: Arc<UsageMeter>,
+    ) -> Self {
+        // A restarted node is another one: what it counts in a minute adds to what it counted before. Work that is begun
+        // again goes on as the same, since it writes what the same meter has.
+        let node = ratekeeper_store::HashKey::random().to_bytes();
+        let node = hex::encode(&node[..8]);
+        Self(Finishing::start(task, move |stopped| {
+            keep_writing(store.clone(), Arc::clone(&meter), node.clone(), stopped)
+        }))
     }
 
     /// Writes one last time.
     pub(super) async fn finish(self) {
-        drop(self.stop);
-        if timeout(LAST_MAX, self.task).await.is_err() {
+        if timeout(LAST_MAX, self.0.finish()).await.is_err() {
             warn!("the last usage for billing was not saved: the quota database does not answer");
         }
     }
@@ -52,11 +54,9 @@ impl Writer {
 async fn keep_writing(
     store: QuotaStore,
     meter: Arc<UsageMeter>,
-    mut stopped: oneshot::Receiver<()>,
+    node: String,
+    mut stopped: Stopped,
 ) {
-    // A restarted node is another one: what it counts in a minute adds to what it counted before.
-    let node = ratekeeper_store::HashKey::random().to_bytes();
-    let node = hex::encode(&node[..8]);
     let clock = Clock::new();
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -65,7 +65,7 @@ async fn keep_writing(
         if !last {
             last = tokio::select! {
                 _ = ticks.tick() => false,
-                _ = &mut stopped => true,
+                _ = stopped.changed() => true,
             };
         }
         clock.reanchor();

@@ -4,15 +4,16 @@
 //! Each node lays out the identity of its database on a board in Redis, every two seconds. A node of an older version
 //! lays out nothing, and is not missed.
 
+use super::background::Background;
 use anyhow::{Result, bail};
 use parking_lot::Mutex;
 use ratekeeper_core::formats::DATABASE_REPORT;
 use ratekeeper_quota::{DatabaseIdentity, DatabaseKind, QuotaStore};
+use ratekeeper_server::MaintenanceTask;
 use ratekeeper_store_redis::NodeBoard;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tracing::{info, warn};
 
@@ -39,24 +40,18 @@ struct DatabaseReport {
 /// The fault of nodes with several databases, if they have.
 pub(super) type Dispute = Arc<Mutex<Option<String>>>;
 
-/// Reports until it is dropped.
-pub(super) struct Presence(JoinHandle<()>);
-
-impl Presence {
-    pub(super) fn start(
-        store: QuotaStore,
-        board: Arc<NodeBoard>,
-        node: String,
-        dispute: Dispute,
-    ) -> Self {
-        Self(tokio::spawn(keep_reporting(store, board, node, dispute)))
-    }
-}
-
-impl Drop for Presence {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+/// Reports until the result is dropped.
+pub(super) fn start(
+    task: Arc<MaintenanceTask>,
+    store: QuotaStore,
+    board: Arc<NodeBoard>,
+    node: String,
+    dispute: Dispute,
+) -> Background {
+    Background::start(task, move || {
+        let (board, dispute) = (Arc::clone(&board), Arc::clone(&dispute));
+        keep_reporting(store.clone(), board, node.clone(), dispute)
+    })
 }
 
 /// Refuses to serve with a file of this node's alone while another node has tenants elsewhere.

@@ -1,6 +1,7 @@
 //! Metrics and messages about tenants' quotas, for operators.
 
 use super::adjust::StepCounts;
+use super::background::QuotaTasks;
 use super::presence::Dispute;
 use ratekeeper_quota::QuotaStatus;
 use ratekeeper_server::{Families, Monitored};
@@ -13,14 +14,21 @@ pub(crate) struct Report {
     status: QuotaStatus,
     steps: Arc<StepCounts>,
     dispute: Dispute,
+    tasks: QuotaTasks,
 }
 
 impl Report {
-    pub(super) const fn new(status: QuotaStatus, steps: Arc<StepCounts>, dispute: Dispute) -> Self {
+    pub(super) const fn new(
+        status: QuotaStatus,
+        steps: Arc<StepCounts>,
+        dispute: Dispute,
+        tasks: QuotaTasks,
+    ) -> Self {
         Self {
             status,
             steps,
             dispute,
+            tasks,
         }
     }
 }
@@ -78,5 +86,9 @@ impl Monitored for Report {
         }
         faults.extend(self.dispute.lock().clone());
         faults
+    }
+
+    fn tasks(&self) -> Vec<(&'static str, u64)> {
+        self.tasks.failures()
     }
 }

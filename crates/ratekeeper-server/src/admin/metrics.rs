@@ -64,7 +64,7 @@ struct Scrape {
     unmatched: u64,
     concurrency_skipped: u64,
     /// By task.
-    failures: [(&'static str, u64); 3],
+    failures: Vec<(&'static str, u64)>,
     /// By listener.
     tls: Vec<TlsCounts>,
     monitored: Vec<Arc<dyn Monitored>>,
@@ -99,10 +99,7 @@ impl Scrape {
             owed: app.limiter.owed(),
             unknown_domain: totals.unknown_domain.load(Ordering::Relaxed),
             unmatched: totals.unmatched.load(Ordering::Relaxed),
-            failures: app
-                .maintenance
-                .all()
-                .map(|task| (task.name, task.failures())),
+            failures: app.task_failures(),
             concurrency_skipped: totals.concurrency_skipped.load(Ordering::Relaxed),
             monitored: app.monitored(),
             process: ProcessFigures::read(app.started_at),
@@ -240,7 +237,7 @@ impl Scrape {
         families.counters("ratelimit_config_reload", help, by("result", loads))?;
         let help =
             "Failures of maintenance tasks, which are restarted: each is a bug in Ratekeeper";
-        let failures = by("task", self.failures);
+        let failures = by("task", self.failures.iter().copied());
         families.counters("ratelimit_task_failures", help, failures)?;
         families.counter(
             "ratelimit_unknown_domain",

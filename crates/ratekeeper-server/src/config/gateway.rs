@@ -64,6 +64,11 @@ pub trait Monitored: fmt::Debug + Send + Sync + 'static {
     /// The current faults, for `/readyz`.
     fn faults(&self) -> Vec<String>;
 
+    /// The names of its background tasks, each with the number of times that it ended early and was begun again.
+    fn tasks(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
     /// Requests that it has refused because of overload.
     fn shed(&self) -> u64 {
         0

@@ -44,6 +44,8 @@ pub(crate) struct StatsdCounts {
     config: StatsdConfig,
     /// Those that were not sent yet.
     new: Mutex<Counts>,
+    /// The counts that no rule has, as they were last added.
+    of_node: Mutex<[u64; 3]>,
 }
 
 impl StatsdCounts {
@@ -51,6 +53,7 @@ impl StatsdCounts {
         Self {
             config,
             new: Mutex::default(),
+            of_node: Mutex::default(),
         }
     }
 
@@ -63,6 +66,24 @@ impl StatsdCounts {
                 let place = Some(place.clone());
                 add(&mut new, Name { place, end }, count);
             }
+        }
+    }
+
+    /// Adds the increase of the counts `of_node`.
+    fn add_of_node(&self, of_node: NodeCounts) {
+        let mut last = self.of_node.lock();
+        let mut new = self.new.lock();
+        for ((end, count), before) in of_node.into_iter().zip(&mut *last) {
+            let more = count.saturating_sub(std::mem::replace(before, count));
+            add(&mut new, Name { place: None, end }, more);
+        }
+    }
+
+    /// Takes back what was not sent.
+    fn put_back(&self, unsent: Counts) {
+        let mut new = self.new.lock();
+        for (name, count) in unsent {
+            add(&mut new, name, count);
         }
     }
 }
@@ -92,22 +113,14 @@ pub(crate) async fn send(statsd: &StatsdCounts, of_node: impl Fn() -> NodeCounts
     let first = Instant::now() + config.interval;
     let mut ticks = interval_at(first, config.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut before, mut unsent) = ([0; 3], Counts::new());
     let mut works = true;
     loop {
         ticks.tick().await;
-        let of_rules = std::mem::take(&mut *statsd.new.lock());
-        for (name, more) in of_rules {
-            add(&mut unsent, name, more);
-        }
-        for ((end, count), before) in of_node().into_iter().zip(&mut before) {
-            let more = count.saturating_sub(std::mem::replace(before, count));
-            add(&mut unsent, Name { place: None, end }, more);
-        }
-        let (to, counts) = (config.clone(), std::mem::take(&mut unsent));
-        // One at a time: while a name server does not answer, counts wait here, added up.
-        let posted;
-        (unsent, posted) = blocking(move || post(&to, counts)).await;
+        statsd.add_of_node(of_node());
+        let (to, counts) = (config.clone(), std::mem::take(&mut *statsd.new.lock()));
+        // One at a time: while a name server does not answer, counts wait, added up.
+        let (unsent, posted) = blocking(move || post(&to, counts)).await;
+        statsd.put_back(unsent);
         match (&posted, works) {
             (Ok(()), false) => info!(statsd = config.address, "counts are sent again"),
             (Err(error), true) => warn!(

@@ -12,7 +12,6 @@ use serde::Serialize;
 
 use super::pages;
 use crate::app::App;
-use crate::app::maintenance_tasks::MaintenanceTask;
 use crate::figures::rule_counts::{self, CountsDelta};
 use crate::listen::Peer;
 
@@ -83,20 +82,11 @@ fn has_no_rules(snapshot: &Snapshot) -> bool {
 
 /// The faults outside answering, since the start.
 pub(crate) fn faults(app: &App, snapshot: &Snapshot, answers: &CountsDelta<'_>) -> Vec<String> {
-    let failed = app
-        .maintenance
-        .all()
-        .into_iter()
-        .filter(|task| task.failures() > 0);
-    let told = |task: &MaintenanceTask| {
-        let times = task.failures();
-        format!(
-            "{} ended early ({times} so far) and was restarted: see the log",
-            task.name
-        )
-    };
+    let tasks = app.task_failures().into_iter();
+    let failed = tasks.filter(|(_, times)| *times > 0).map(|(task, times)| {
+        format!("{task} ended early ({times} so far) and was restarted: see the log")
+    });
     failed
-        .map(told)
         .chain(has_no_rules(snapshot).then(|| NO_RULES.to_owned()))
         .chain(app.limiter.store().faults())
         .chain(app.crowded.fault(&app.limiter))
@@ -119,7 +109,7 @@ fn fleet_fault(app: &App) -> Option<String> {
 /// The faults without names, addresses or messages of servers: for a port that other hosts can
 /// reach.
 fn faults_in_short(app: &App, snapshot: &Snapshot, answers: &CountsDelta<'_>) -> Vec<String> {
-    let has_failed = app.maintenance.all().iter().any(|task| task.failures() > 0);
+    let has_failed = app.task_failures().iter().any(|(_, times)| *times > 0);
     let store = app.limiter.store();
     let is_away = store
         .servers()

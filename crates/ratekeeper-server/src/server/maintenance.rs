@@ -1,5 +1,5 @@
-//! Background work of a server: reloading rules, upkeep of the store and the clock, and what nodes of one quota database
-//! share.
+//! Background work of a server: reloading rules, upkeep of the store and the clock, what nodes share, and what is told to
+//! others.
 //!
 //! None of it is meant to end. If a bug of ours ends it anyway, requests are still answered by the
 //! rules in force, so ending the process would turn a stale rule into an outage. Instead the task
@@ -19,6 +19,7 @@ use tracing::{error, info, warn};
 use crate::admin;
 use crate::app::App;
 use crate::blocking::blocking;
+use crate::config::gateway::GatewayService;
 use crate::figures::live::BesideRules;
 use crate::figures::statsd::{self, NodeCounts};
 use crate::figures::{rule_counts, top_nodes};
@@ -27,7 +28,8 @@ use crate::logs::debt::DebtLog;
 use crate::logs::dropped::DroppedLog;
 use crate::logs::growth;
 use crate::logs::shadow::ShadowLog;
-use crate::reload::Reloader;
+use crate::reload::follow::{Followed, follow};
+use crate::reload::{Reloader, WatchConfig};
 
 /// The interval at which the limiter's clock is compared with the wall clock and the store is
 /// maintained.
@@ -122,18 +124,49 @@ async fn tick(app: Arc<App>) {
 
 /// Tells other nodes which keys are limited most here, if there is a place for that.
 pub(crate) async fn share_top(app: Arc<App>) {
-    let Some(peers) = &app.config.top_peers else {
-        return std::future::pending().await;
+    let begin = || {
+        let app = Arc::clone(&app);
+        async move {
+            match &app.config.top_peers {
+                Some(peers) => {
+                    top_nodes::share(&app.limiter, &**peers, app.config.denials.node()).await;
+                }
+                None => std::future::pending().await,
+            }
+        }
     };
-    top_nodes::share(&app.limiter, &**peers, app.config.denials.node()).await;
+    app.maintenance.top.keep(begin, || {}).await;
 }
 
 /// Sends counts to the statsd agent, if there is one.
 pub(crate) async fn send_counts(app: Arc<App>) {
-    let Some(statsd) = &app.statsd else {
-        return std::future::pending().await;
+    let begin = || {
+        let app = Arc::clone(&app);
+        async move {
+            match &app.statsd {
+                Some(statsd) => statsd::send(statsd, || counts_of_node(&app)).await,
+                None => std::future::pending().await,
+            }
+        }
     };
-    statsd::send(statsd, || counts_of_node(&app)).await;
+    app.maintenance.statsd.keep(begin, || {}).await;
+}
+
+/// Does the gateway's own work.
+pub(crate) async fn gateway<F: GatewayService>(app: Arc<App>, gateway: Arc<F>) {
+    let begin = || gateway.maintenance();
+    app.maintenance.gateway.keep(begin, || {}).await;
+}
+
+/// Follows files other than the rules.
+pub(crate) async fn files(
+    app: Arc<App>,
+    files: Arc<dyn Followed>,
+    config: WatchConfig,
+    wake: Arc<Notify>,
+) {
+    let begin = || follow(Arc::clone(&files), config, Arc::clone(&wake));
+    app.maintenance.files.keep(begin, || {}).await;
 }
 
 /// The counts since the start that no rule has.
@@ -156,6 +189,11 @@ const BREAKERS_EVERY: Duration = Duration::from_millis(100);
 
 /// Tells those who watch of circuit breakers that turn, without waiting for the next second.
 pub(crate) async fn watch_breakers(app: Arc<App>) {
+    let begin = || look_at_breakers(Arc::clone(&app));
+    app.maintenance.breakers.keep(begin, || {}).await;
+}
+
+async fn look_at_breakers(app: Arc<App>) {
     let mut ticks = interval(BREAKERS_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

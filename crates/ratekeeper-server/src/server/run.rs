@@ -20,7 +20,7 @@ use crate::grpc::{Grpc, Health};
 use crate::http;
 use crate::listen::drain::Drain;
 use crate::listen::{ConnectionSlots, Listener, ServerBounds, Workers};
-use crate::reload::follow::{Followed, follow};
+use crate::reload::follow::Followed;
 use crate::reload::{ReloadStatus, Reloader, RulesLoader, WatchConfig};
 
 /// The longest time for which a node that leaves posts to other regions.
@@ -163,7 +163,7 @@ fn begin_maintenance<F: GatewayService>(
     tasks.spawn(maintenance::watch_breakers(Arc::clone(app)));
     if let Some(gateway) = gateway {
         app.monitor(Arc::clone(gateway) as _);
-        tasks.spawn(gateway.maintenance());
+        tasks.spawn(maintenance::gateway(Arc::clone(app), Arc::clone(gateway)));
     }
     let mut wakes = vec![wake];
     let certificates = app
@@ -172,7 +172,12 @@ fn begin_maintenance<F: GatewayService>(
         .map(|tls| Arc::clone(tls) as Arc<dyn Followed>);
     for files in certificates.chain(gateway.and_then(|gateway| gateway.files())) {
         let wake = Arc::new(Notify::new());
-        tasks.spawn(follow(files, config, Arc::clone(&wake)));
+        tasks.spawn(maintenance::files(
+            Arc::clone(app),
+            files,
+            config,
+            Arc::clone(&wake),
+        ));
         wakes.push(wake);
     }
     tasks.spawn(maintenance::wake_on_hangup(wakes));

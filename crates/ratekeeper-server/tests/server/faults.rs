@@ -1,11 +1,12 @@
 //! The behaviour of the server when something around it, or inside it, fails.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::support::{PATIENCE, RULES, envoy, memory, request, shared, start_on};
+use crate::support::{PATIENCE, RULES, envoy, memory, request, shared, start_on, start_with};
 use ratekeeper_core::Timestamp;
-use ratekeeper_server::{LimitHeaderNames, ServerConfig};
+use ratekeeper_server::{LimitHeaderNames, PeerLists, ServerConfig, TopAnswer, TopPeers};
 use ratekeeper_store::across::CounterSlot;
 use ratekeeper_store::{
     Answer, Execution, FullMode, MemoryConfig, MemoryStore, Request, StepOutcome, Verdicts,
@@ -61,6 +62,38 @@ async fn a_maintenance_task_that_panics_is_begun_again_and_told_of() {
     }
     let one = json!({"domain": "d", "descriptors": [{"entries": [{"key": "user", "value": "a"}]}]});
     assert_eq!(running.post("/v1/check", &one).await.0, 200);
+    running.stop().await;
+}
+
+/// Panics when a list is laid out for the first time.
+#[derive(Debug, Default)]
+struct FragileBoard(AtomicBool);
+
+impl TopPeers for FragileBoard {
+    fn publish<'a>(&'a self, _: &'a str) -> TopAnswer<'a, ()> {
+        assert!(self.0.swap(true, Ordering::Relaxed), "a mistake of ours");
+        Box::pin(async { Ok(()) })
+    }
+
+    fn read(&self) -> TopAnswer<'_, PeerLists> {
+        Box::pin(async { Ok(PeerLists::default()) })
+    }
+}
+
+#[tokio::test]
+async fn sharing_the_top_keys_is_begun_again_after_a_panic_and_told_of() {
+    let board: Arc<dyn TopPeers> = Arc::new(FragileBoard::default());
+    let running = start_with(RULES, |config| config.top_peers = Some(board)).await;
+    let told = json!(["top ended early (1 so far) and was restarted: see the log"]);
+    let told_of = async {
+        while faults(&running).await != told {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let told_of = tokio::time::timeout(PATIENCE, told_of).await;
+    told_of.expect("the fault is told");
+    let series = "ratelimit_task_failures_total{task=\"top\"}";
+    assert_eq!(running.metric(series).await, 1.0);
     running.stop().await;
 }
 
