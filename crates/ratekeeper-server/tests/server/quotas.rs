@@ -766,6 +766,52 @@ async fn a_switch_of_a_rule_is_in_the_trail() {
 }
 
 #[tokio::test]
+async fn quotas_that_can_never_hold_are_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let levels = "
+slas_base: /v1/{tenant}
+slas:
+  - { id: get, match: { pathPattern: /x }, tiers: [ { period: 10, threshold: 8 } ] }
+";
+    let rules = format!("{}{levels}", RULES.trim_end());
+    let running = start_with_rules(&rules, folder.path(), None).await;
+    let warned = async |tenant: &str, descriptor: &Value| {
+        let own = json!({ "descriptor": descriptor, "requests_per_unit": 5, "unit": "hour" });
+        let path = format!("/admin/v1/quotas/{tenant}");
+        let put = json!({ "overrides": [own] });
+        let (status, put) = admin(&running, "PUT", &path, &put.to_string()).await;
+        assert_eq!(status, 200, "{put}");
+        put["warnings"].to_string()
+    };
+    let orders = "endpoint:POST /api/v1/orders";
+    let in_no_path = "no service level finds Acme by its path";
+    assert!(warned("Acme", &json!(orders)).await.contains(in_no_path));
+    assert!(
+        !warned("acme", &json!(orders))
+            .await
+            .contains("no service level")
+    );
+    let itself = "customer is the tenant's own entry";
+    for own in [
+        json!("customer:acme"),
+        json!("customer"),
+        json!(["customer:acme", orders]),
+    ] {
+        let said = warned("acme", &own).await;
+        assert!(
+            said.contains(itself) && !said.contains("no rule has"),
+            "{said}"
+        );
+    }
+    let other = warned("acme", &json!("endpoint:GET /x")).await;
+    assert!(
+        other.contains("no rule has") && !other.contains(itself),
+        "{other}"
+    );
+    running.stop().await;
+}
+
+#[tokio::test]
 async fn names_of_earlier_versions_are_understood_and_warned_of() {
     let folder = tempfile::tempdir().unwrap();
     let running = start_in(folder.path()).await;
