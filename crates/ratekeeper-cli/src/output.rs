@@ -13,9 +13,7 @@ use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 /// # Errors
 /// Writing failed; [`is_broken_pipe`] returns true if that is because the reader has gone (`ratekeeper … | head`).
 pub(crate) fn print(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(plain(text).as_bytes())?;
-    out.flush()
+    print_data(&plain(text))
 }
 
 /// Writes all of `data` to standard output as it is, for files and programs.
@@ -63,14 +61,36 @@ fn as_event(text: &str) -> serde_json::Value {
 
 /// Replaces characters that control a terminal or reorder its text: foreign files and servers determine what is in it.
 pub(crate) fn plain(text: &str) -> Cow<'_, str> {
-    let obeyed = |c: char| {
-        (c.is_control() && !matches!(c, '\n' | '\t'))
-            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
+    let obeyed = |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || reorders(c);
     match text.contains(obeyed) {
         false => Cow::Borrowed(text),
         true => Cow::Owned(text.replace(obeyed, "\u{fffd}")),
     }
+}
+
+/// A value as it stands within a line: what would end the line, or control a terminal, is escaped, as `\n`. Rules, callers
+/// and servers choose names, and one with a line break could otherwise say anything on a line of its own.
+pub(crate) fn within_line(value: &str) -> Cow<'_, str> {
+    let is_plain =
+        |c: char| !c.is_control() && !reorders(c) && !matches!(c, '\u{2028}' | '\u{2029}');
+    match value.chars().all(is_plain) {
+        true => Cow::Borrowed(value),
+        false => {
+            let mut text = String::with_capacity(value.len() + 8);
+            for c in value.chars() {
+                match is_plain(c) {
+                    true => text.push(c),
+                    false => text.extend(c.escape_default()),
+                }
+            }
+            Cow::Owned(text)
+        }
+    }
+}
+
+/// Returns true for characters that change the direction of a terminal's text.
+const fn reorders(c: char) -> bool {
+    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Returns true if the only error is that the output is not read any more.
@@ -131,8 +151,12 @@ pub(crate) fn headed<const N: usize>(
     table(&rows, 0)
 }
 
-/// Rows with their columns aligned, two spaces apart, each line indented by `indent`.
+/// Rows with their columns aligned, two spaces apart, each line indented by `indent`. A row is a line, whatever is in it.
 pub(crate) fn table(rows: &[Vec<String>], indent: usize) -> String {
+    let rows = rows
+        .iter()
+        .map(|row| row.iter().map(|cell| within_line(cell)));
+    let rows: Vec<Vec<Cow<'_, str>>> = rows.map(Iterator::collect).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         rows.iter()
@@ -143,7 +167,7 @@ pub(crate) fn table(rows: &[Vec<String>], indent: usize) -> String {
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut text = String::new();
-    for row in rows {
+    for row in &rows {
         let cells = row
             .iter()
             .zip(&widths)
@@ -174,6 +198,17 @@ mod tests {
             plain("\u{1b}]0;title\u{7}x\r\u{9b}31m\u{202e}"),
             "\u{fffd}]0;title\u{fffd}x\u{fffd}\u{fffd}31m\u{fffd}"
         );
+    }
+
+    #[test]
+    fn a_value_stays_on_its_line() {
+        assert_eq!(within_line("größe 1"), "größe 1");
+        assert_eq!(
+            within_line("a\nb\r\t\u{1b}[31m\u{202e}\u{2028}"),
+            "a\\nb\\r\\t\\u{1b}[31m\\u{202e}\\u{2028}"
+        );
+        let rows = [vec!["a\nb".to_owned(), "c".to_owned()]];
+        assert_eq!(table(&rows, 0), "a\\nb  c\n");
     }
 
     #[test]
