@@ -22,9 +22,18 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
 /// As those of [`print`].
 pub(crate) fn print_data(data: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(data.as_bytes())?;
-    out.flush()
+    let written = out.write_all(data.as_bytes()).and_then(|()| out.flush());
+    if let Err(error) = &written
+        && error.kind() == io::ErrorKind::BrokenPipe
+    {
+        // Relaxed: it publishes nothing else.
+        IS_UNREAD.store(true, Ordering::Relaxed);
+    }
+    written
 }
+
+/// True once the reader of standard output has gone.
+static IS_UNREAD: AtomicBool = AtomicBool::new(false);
 
 /// True if messages are written as log lines, because the log is JSON.
 static IN_JSON: AtomicBool = AtomicBool::new(false);
@@ -93,11 +102,13 @@ const fn reorders(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Returns true if the only error is that the output is not read any more.
+/// Returns true if the only error is that the output is not read any more. A service that hangs up while it is asked breaks
+/// a pipe, too, and that is a failure.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error
+    let is_one = error
         .downcast_ref::<io::Error>()
-        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
+    is_one && IS_UNREAD.load(Ordering::Relaxed)
 }
 
 /// `1 rule`, `2 rules`.
