@@ -88,14 +88,20 @@ impl Opened {
         Err(std::io::ErrorKind::UnexpectedEof.into())
     }
 
-    /// The rest of an answer that has an end.
-    fn rest(mut self) -> std::io::Result<String> {
+    /// The body of an answer that has an end: all of it, by its length if the head tells that.
+    fn rest(mut self, answer: &Answer) -> std::io::Result<String> {
+        let told = answer.header("content-length");
+        let told = told.and_then(|length| length.parse::<u64>().ok());
+        let most = told.unwrap_or(u64::MAX).min(ANSWER_MAX + 1);
         let mut rest = Vec::new();
-        self.reader
-            .by_ref()
-            .take(ANSWER_MAX)
-            .read_to_end(&mut rest)?;
-        Ok(String::from_utf8_lossy(&rest).into_owned())
+        let read = self.reader.by_ref().take(most).read_to_end(&mut rest)? as u64;
+        if read > ANSWER_MAX {
+            return Err(std::io::Error::other("more than 16 MiB are not read"));
+        }
+        match told.is_some_and(|told| read < told) {
+            true => Err(ErrorKind::UnexpectedEof.into()),
+            false => Ok(String::from_utf8_lossy(&rest).into_owned()),
+        }
     }
 }
 
@@ -137,14 +143,27 @@ pub(crate) fn open(
 ) -> Result<(Answer, Option<Opened>)> {
     let (mut stream, host) = dial(address, files, asked.patience)?;
     let broken = || format!("{address} did not answer to the end");
-    stream
-        .write_all(asked.text(host).as_bytes())
-        .with_context(broken)?;
+    let sent = stream.write_all(asked.text(host).as_bytes());
+    let is_cut = |error: &std::io::Error| {
+        matches!(
+            error.kind(),
+            ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
+        )
+    };
+    // Who refuses may answer before all is read, and close.
+    let cut = match sent {
+        Err(error) if is_cut(&error) => Some(error),
+        sent => sent.map(|()| None).with_context(broken)?,
+    };
     let mut opened = Opened {
         reader: BufReader::new(stream),
     };
     let no_http = || format!("{address} does not answer in HTTP");
-    let head = opened.head().map_err(|error| match error.kind() {
+    let head = opened.head();
+    if let (Some(cut), Err(_)) = (&cut, &head) {
+        bail!("{}: {cut}", broken());
+    }
+    let head = head.map_err(|error| match error.kind() {
         // Bytes that are no text, or an end within the first lines: a gRPC or a TLS port.
         ErrorKind::InvalidData | ErrorKind::UnexpectedEof if !address.starts_with(HTTPS) => {
             anyhow!(no_http())
@@ -152,10 +171,12 @@ pub(crate) fn open(
         _ => anyhow::Error::new(error).context(broken()),
     })?;
     let mut answer = read(&head).with_context(no_http)?;
-    if (200..300).contains(&answer.status) {
-        return Ok((answer, Some(opened)));
+    match cut {
+        Some(cut) if (200..300).contains(&answer.status) => bail!("{}: {cut}", broken()),
+        None if (200..300).contains(&answer.status) => return Ok((answer, Some(opened))),
+        _ => {}
     }
-    answer.body = opened.rest().with_context(broken)?;
+    answer.body = opened.rest(&answer).with_context(broken)?;
     Ok((answer, None))
 }
 
@@ -167,7 +188,7 @@ pub(crate) fn open(
 pub(crate) fn send(address: &str, files: &TlsFiles, asked: &Request<'_>) -> Result<Answer> {
     let (mut answer, opened) = open(address, files, asked)?;
     if let Some(opened) = opened {
-        let body = opened.rest();
+        let body = opened.rest(&answer);
         answer.body = body.with_context(|| format!("{address} did not answer to the end"))?;
     }
     Ok(answer)

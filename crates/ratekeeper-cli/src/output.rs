@@ -13,9 +13,7 @@ use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 /// # Errors
 /// Writing failed; [`is_broken_pipe`] returns true if that is because the reader has gone (`ratekeeper … | head`).
 pub(crate) fn print(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(plain(text).as_bytes())?;
-    out.flush()
+    print_data(&plain(text))
 }
 
 /// Writes all of `data` to standard output as it is, for files and programs.
@@ -24,9 +22,18 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
 /// As those of [`print`].
 pub(crate) fn print_data(data: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(data.as_bytes())?;
-    out.flush()
+    let written = out.write_all(data.as_bytes()).and_then(|()| out.flush());
+    if let Err(error) = &written
+        && error.kind() == io::ErrorKind::BrokenPipe
+    {
+        // Relaxed: it publishes nothing else.
+        IS_UNREAD.store(true, Ordering::Relaxed);
+    }
+    written
 }
+
+/// True once the reader of standard output has gone.
+static IS_UNREAD: AtomicBool = AtomicBool::new(false);
 
 /// True if messages are written as log lines, because the log is JSON.
 static IN_JSON: AtomicBool = AtomicBool::new(false);
@@ -63,21 +70,45 @@ fn as_event(text: &str) -> serde_json::Value {
 
 /// Replaces characters that control a terminal or reorder its text: foreign files and servers determine what is in it.
 pub(crate) fn plain(text: &str) -> Cow<'_, str> {
-    let obeyed = |c: char| {
-        (c.is_control() && !matches!(c, '\n' | '\t'))
-            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
+    let obeyed = |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || reorders(c);
     match text.contains(obeyed) {
         false => Cow::Borrowed(text),
         true => Cow::Owned(text.replace(obeyed, "\u{fffd}")),
     }
 }
 
-/// Returns true if the only error is that the output is not read any more.
+/// A value as it stands within a line: what would end the line, or control a terminal, is escaped, as `\n`. Rules, callers
+/// and servers choose names, and one with a line break could otherwise say anything on a line of its own.
+pub(crate) fn within_line(value: &str) -> Cow<'_, str> {
+    let is_plain =
+        |c: char| !c.is_control() && !reorders(c) && !matches!(c, '\u{2028}' | '\u{2029}');
+    match value.chars().all(is_plain) {
+        true => Cow::Borrowed(value),
+        false => {
+            let mut text = String::with_capacity(value.len() + 8);
+            for c in value.chars() {
+                match is_plain(c) {
+                    true => text.push(c),
+                    false => text.extend(c.escape_default()),
+                }
+            }
+            Cow::Owned(text)
+        }
+    }
+}
+
+/// Returns true for characters that change the direction of a terminal's text.
+const fn reorders(c: char) -> bool {
+    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Returns true if the only error is that the output is not read any more. A service that hangs up while it is asked breaks
+/// a pipe, too, and that is a failure.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error
+    let is_one = error
         .downcast_ref::<io::Error>()
-        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
+    is_one && IS_UNREAD.load(Ordering::Relaxed)
 }
 
 /// `1 rule`, `2 rules`.
@@ -131,8 +162,12 @@ pub(crate) fn headed<const N: usize>(
     table(&rows, 0)
 }
 
-/// Rows with their columns aligned, two spaces apart, each line indented by `indent`.
+/// Rows with their columns aligned, two spaces apart, each line indented by `indent`. A row is a line, whatever is in it.
 pub(crate) fn table(rows: &[Vec<String>], indent: usize) -> String {
+    let rows = rows
+        .iter()
+        .map(|row| row.iter().map(|cell| within_line(cell)));
+    let rows: Vec<Vec<Cow<'_, str>>> = rows.map(Iterator::collect).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         rows.iter()
@@ -143,7 +178,7 @@ pub(crate) fn table(rows: &[Vec<String>], indent: usize) -> String {
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut text = String::new();
-    for row in rows {
+    for row in &rows {
         let cells = row
             .iter()
             .zip(&widths)
@@ -174,6 +209,17 @@ mod tests {
             plain("\u{1b}]0;title\u{7}x\r\u{9b}31m\u{202e}"),
             "\u{fffd}]0;title\u{fffd}x\u{fffd}\u{fffd}31m\u{fffd}"
         );
+    }
+
+    #[test]
+    fn a_value_stays_on_its_line() {
+        assert_eq!(within_line("größe 1"), "größe 1");
+        assert_eq!(
+            within_line("a\nb\r\t\u{1b}[31m\u{202e}\u{2028}"),
+            "a\\nb\\r\\t\\u{1b}[31m\\u{202e}\\u{2028}"
+        );
+        let rows = [vec!["a\nb".to_owned(), "c".to_owned()]];
+        assert_eq!(table(&rows, 0), "a\\nb  c\n");
     }
 
     #[test]

@@ -101,8 +101,9 @@ impl AmbiguousPaths {
         }
         Err(Malformed {
             place: "path".to_owned(),
+            // The path is shown as it is read here, which may have nothing of it any more.
             message: format!(
-                "{} has {ambiguity}, which services read in different ways",
+                "it has {ambiguity}, which services read in different ways; one reading is {}",
                 excerpt(target.path.as_bytes())
             ),
         })

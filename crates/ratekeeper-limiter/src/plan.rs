@@ -325,8 +325,8 @@ impl Plan {
         plan
     }
 
-    /// Puts the limits in force as of `now`, by `live`, into the steps that were made by the rules of `snapshot`. Drops
-    /// those whose rules are gone, or have other counters now.
+    /// Puts the limits in force as of `now`, by `live`, into the steps that were made by the rules of `snapshot`, with the
+    /// places of their counters. Drops those whose rules are gone, or have other counters now.
     pub(crate) fn renew(&mut self, snapshot: &Snapshot, live: &Snapshot, now: Timestamp) {
         let mut kept = SmallVec::<[bool; 8]>::new();
         for (step, source) in self.steps.iter_mut().zip(&self.sources) {
@@ -343,6 +343,13 @@ impl Plan {
             step.calendar = rule.calendar.as_ref().map(|calendar| calendar.bounds(now));
             step.rule = compiled.slot;
             step.store = compiled.store;
+            step.full_mode = compiled.full_mode;
+            // By the old ones it would be counted where no one looks any more, or on terms that regions have left.
+            step.lease = made.lease;
+            step.sync = made.sync;
+            step.terms = made.terms;
+            step.whole = made.whole;
+            step.counted = made.counted;
         }
         self.keep(&kept);
     }

@@ -12,9 +12,11 @@ use ratekeeper_limiter::{
     Bill, BroughtLimit, BudgetUse, Check, Fallback, FallbackConfig, HashKey, HoldError, Limiter,
     LimiterOptions, OwnLimit, PendingAdmission, Receipt, ReceiptMode, Reserve, Waiting,
 };
-use ratekeeper_rules::{FailureMode, Options, Source, load};
+use ratekeeper_rules::{FailureMode, Options, RuleSet, Source, load};
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
-use ratekeeper_store::{Answer, Execution, Extra, Request, Step, Store, StoreError, Verdicts};
+use ratekeeper_store::{
+    Answer, Execution, Extra, Request, Step, Store, StoreError, StoreSlot, Verdicts,
+};
 
 /// A window whose next edge is decades away.
 const RULES: &str = "
@@ -86,6 +88,10 @@ impl Store for Slow {
     fn late(ticket: Later) -> Option<Later> {
         Some(ticket)
     }
+
+    fn leases(&self, _: StoreSlot) -> bool {
+        true
+    }
 }
 
 impl Slow {
@@ -110,14 +116,18 @@ fn memory() -> MemoryConfig {
     }
 }
 
-/// A limiter without failure modes of its own.
-fn alone() -> Limiter<Slow> {
+fn compiled(text: &str) -> RuleSet {
     let source = Source {
         name: "rules.yaml".to_owned(),
-        text: RULES.to_owned(),
+        text: text.to_owned(),
     };
     let loaded = load(&[source], &Options::default());
-    let rules = loaded.unwrap_or_else(|refused| panic!("{refused}")).rules;
+    loaded.unwrap_or_else(|refused| panic!("{refused}")).rules
+}
+
+/// A limiter without failure modes of its own.
+fn alone() -> Limiter<Slow> {
+    let rules = compiled(RULES);
     let store = Slow {
         inner: MemoryStore::new(memory()).expect("the least store"),
         asked: Mutex::default(),
@@ -270,6 +280,33 @@ fn a_bill_that_times_out_waits_for_what_was_charged() {
         }
         let counts = limiter.owed();
         assert_eq!((counts.owed, counts.unknown), (0, 0), "{hits}");
+    }
+}
+
+/// Where a counter is kept is for the rules to say that are in force when it is charged.
+#[test]
+fn a_bill_is_paid_as_the_rules_say_by_then() {
+    let limiter = limiter();
+    let rules = |consistency: &str| {
+        let limit = format!(
+            "window: 10000d, limit: 100, post_paid: true, algorithm: fixed_window, consistency: {consistency}"
+        );
+        compiled(&format!(
+            "domain: d\ndescriptors: [ {{ key: budget, rate_limit: {{ {limit} }} }} ]\n"
+        ))
+    };
+    for (before, after) in [("exact", "synced"), ("synced", "exact")] {
+        limiter.replace_rules(rules(before));
+        let bill = bill(&limiter);
+        limiter.replace_rules(rules(after));
+        let paying = bill.pay(&limiter, 30).expect("the store is slow");
+        let mut paying = pin!(paying);
+        assert!(poll(paying.as_mut()).is_pending());
+        let paid = limiter.store().next();
+        paid.later.answer(Ok(limiter.store().verdicts(&paid)));
+        assert!(poll(paying.as_mut()).is_ready());
+        let is_synced = !paid.steps[0].sync.is_zero();
+        assert_eq!(is_synced, after == "synced", "{before} to {after}");
     }
 }
 

@@ -42,6 +42,18 @@ impl BulkFormat {
             Self::Csv => "text/csv; charset=utf-8",
         }
     }
+
+    /// What stands in a file that is not empty, in words.
+    const fn example(self) -> &'static str {
+        match self {
+            Self::JsonLines => {
+                "a line for each tenant, such as {\"tenant\":\"acme\",\"plan\":\"pro\"}"
+            }
+            Self::Csv => {
+                "the names of columns, such as tenant,plan, and a row for each tenant, such as acme,pro"
+            }
+        }
+    }
 }
 
 /// A text that names no format.
@@ -102,6 +114,14 @@ pub struct BadTenantLine {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LineFault {
+    /// There is nothing in the file.
+    #[error("the file is empty; write {}", .0.example())]
+    Empty(BulkFormat),
+    /// There are names of columns and no tenants.
+    #[error(
+        "no row follows the head; write one for each tenant, such as acme,pro below tenant,plan"
+    )]
+    HeadAlone,
     /// It is no JSON, or not of a tenant.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
@@ -156,15 +176,22 @@ pub struct BulkLine {
     pub overrides: Vec<u64>,
 }
 
-/// The tenants in `text`, in order.
+/// The tenants in `text`, in order; at least one.
 ///
 /// # Errors
-/// The first mistake.
+/// The first mistake, or there are no tenants.
 pub fn read_tenants(format: BulkFormat, text: &str) -> Result<Vec<BulkLine>, BadTenantLine> {
     let all = match format {
         BulkFormat::JsonLines => read_lines(text)?,
         BulkFormat::Csv => read_rows(text)?,
     };
+    if all.is_empty() {
+        let what = match text.trim().is_empty() {
+            true => LineFault::Empty(format),
+            false => LineFault::HeadAlone,
+        };
+        return Err(fault(1, "", what));
+    }
     let mut seen = HashSet::new();
     for BulkLine { line, tenant, .. } in &all {
         if !seen.insert((&tenant.domain, &tenant.tenant, &tenant.hash)) {

@@ -10,6 +10,7 @@ use sqlx::{Any, AssertSqlSafe, Row, Transaction};
 
 use crate::audit::Entry;
 use crate::audited::AuditedTenant;
+use crate::database::reading;
 use crate::document::replaced;
 use crate::rows::{self, Cell, Kept, stored};
 use crate::store::{find, find_all, within, within_time};
@@ -108,16 +109,7 @@ impl QuotaStore {
         editor: &Editor,
         rules: &RuleSet,
     ) -> Result<Vec<Written>, PutAllError> {
-        let of = |at| {
-            move |source| PutAllError {
-                at: Some(at),
-                source,
-            }
-        };
-        for (at, put) in puts.iter().enumerate() {
-            let checked = put.quotas.check(&put.tenant.domain, rules);
-            checked.map_err(|bad| of(at)(bad.into()))?;
-        }
+        check_each(puts, rules)?;
         let of_none = |source| PutAllError { at: None, source };
         self.prepare().await.map_err(of_none)?;
         let mut blamed = None;
@@ -139,6 +131,42 @@ impl QuotaStore {
         })
         .await;
         written.map_err(|source| PutAllError { at: blamed, source })
+    }
+
+    /// Checks that [`Self::put_all`] would take these, and changes nothing. The database is read for those that begin later:
+    /// they come beside what the tenant keeps until then.
+    ///
+    /// # Errors
+    /// As those of [`Self::put_all`].
+    pub async fn check_all(&self, puts: &[TenantPut], rules: &RuleSet) -> Result<(), PutAllError> {
+        check_each(puts, rules)?;
+        let now = rows::now();
+        let later = puts.iter().enumerate();
+        let later: Vec<_> = later.filter(|(_, put)| put.begins > Some(now)).collect();
+        let of = |at| move |source| PutAllError { at, source };
+        if later.is_empty() {
+            return Ok(());
+        }
+        self.prepare().await.map_err(of(None))?;
+        for some in later.chunks(PUTS_MAX) {
+            let wanted: Vec<_> = some.iter().map(|(_, put)| put.tenant.key()).collect();
+            let found = within(async {
+                let mut transaction = reading(&self.pool, self.address.kind()).await?;
+                find_all(&mut transaction, &wanted).await
+            });
+            let found = found.await.map_err(of(None))?;
+            let found: HashMap<_, _> = found
+                .iter()
+                .map(|kept| (kept.record.id.key(), &kept.record.quotas))
+                .collect();
+            for (at, put) in some {
+                let before = found.get(&put.tenant.key()).copied();
+                let quotas = put.after(before, now);
+                let checked = quotas.check(&put.tenant.domain, rules);
+                checked.map_err(|bad| of(Some(*at))(bad.into()))?;
+            }
+        }
+        Ok(())
     }
 
     /// Deletes the plans and overrides of a tenant, which is then on the default plan.
@@ -381,6 +409,18 @@ impl Change {
 
 /// The most tenants that are changed by one set of statements: as many as have prepared ones.
 const PUTS_MAX: usize = rows::ROWS_MAX;
+
+/// Checks each by itself.
+fn check_each(puts: &[TenantPut], rules: &RuleSet) -> Result<(), PutAllError> {
+    let mut all = puts.iter().enumerate();
+    all.try_for_each(|(at, put)| {
+        let checked = put.quotas.check(&put.tenant.domain, rules);
+        checked.map_err(|bad| PutAllError {
+            at: Some(at),
+            source: bad.into(),
+        })
+    })
+}
 
 /// The first puts, up to one for a tenant that is among them already.
 fn distinct(puts: &[TenantPut]) -> &[TenantPut] {

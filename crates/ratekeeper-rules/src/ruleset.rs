@@ -66,6 +66,15 @@ impl RuleSet {
         self.domains.get(self.tenants_of_levels?)
     }
 
+    /// Returns true if service levels take the tenants of `domain` from paths, and find none of this name there: names in
+    /// paths are compared without the differences of [`Self::path_folding`].
+    #[must_use]
+    pub fn is_tenant_in_no_path(&self, domain: &str, name: &str) -> bool {
+        let of_levels = self.tenants_of_levels();
+        of_levels.is_some_and(|found| found.name() == domain)
+            && crate::tenants::is_in_no_path(name, self.service_levels(), self.path_folding)
+    }
+
     /// The name of the domain whose tenants `rule` limits: for a tier of a service level the domain that lists them.
     #[must_use]
     pub fn tenants_domain_of<'a>(&'a self, rule: &'a Rule) -> &'a Arc<str> {

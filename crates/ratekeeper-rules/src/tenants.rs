@@ -21,7 +21,7 @@ use hashbrown::HashTable;
 use ratekeeper_core::Timestamp;
 
 use crate::tenant_key::{TenantHash, TenantKey};
-use crate::{PlanIndex, RuleIndex};
+use crate::{PathFolding, PathForm, PlanIndex, RuleIndex, ServiceLevel, TENANT};
 pub use descriptor::{OverrideDescriptor, WHOLE_TENANT};
 pub use index::TenantIndex;
 pub(crate) use index::{DomainTenants, FoundTenant, Resolved, ResolvedLimit, StoredTenants};
@@ -31,6 +31,13 @@ pub use quotas::{BadQuotas, Dated, Dates, QuotaList, TenantOverride, TenantPlan,
 pub(crate) use site::node_of;
 pub(crate) use site::{OVERRIDES_MAX, OverrideDefaults, Site, Target, entry_of};
 pub use term::Term;
+
+/// Returns true if paths name tenants, and none of them has `name` as it is written: they are compared folded.
+pub(crate) fn is_in_no_path(name: &str, levels: &[ServiceLevel], folding: PathFolding) -> bool {
+    let mut paths = levels.iter().map(|level| &level.pattern);
+    paths.any(|path| path.variables().any(|variable| variable == TENANT))
+        && folding.fold(PathForm::Segment, name) != name
+}
 
 /// The plan of limits that one tenant has alone, in [`Rule::plan`](crate::Rule::plan), metrics and
 /// answers.

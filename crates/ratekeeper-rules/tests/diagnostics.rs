@@ -1,6 +1,6 @@
 //! The exact text of errors and warnings.
 
-use ratekeeper_rules::{Options, Source, load};
+use ratekeeper_rules::{Diagnostic, Options, Source, load};
 
 fn report(text: &str) -> String {
     let sources = [Source {
@@ -48,6 +48,122 @@ rules.yaml:6:5: descriptor has empty key
   |     ^^^^^
   = help: write `key: some_name`";
     assert_eq!(report(text), expected);
+}
+
+/// Each error or warning on one line: place, message and help.
+fn told(text: &str) -> Vec<String> {
+    let sources = [Source {
+        name: "rules.yaml".to_owned(),
+        text: text.to_owned(),
+    }];
+    let (errors, warnings) = match load(&sources, &Options::default()) {
+        Ok(loaded) => (Vec::new(), loaded.warnings),
+        Err(all) => (all.errors().to_vec(), all.warnings().to_vec()),
+    };
+    let line = |it: &Diagnostic| format!("{} | {}", it.brief(), it.help.as_deref().unwrap_or("-"));
+    errors.iter().chain(&warnings).map(line).collect()
+}
+
+fn of_tiers(tiers: &str) -> Vec<String> {
+    told(&format!(
+        "domain: d\ntenant: t\nplans: [free, pro]\nslas:\n- id: a\n  match: {{ pathPattern: /a }}\n  tiers:\n{tiers}"
+    ))
+}
+
+const OCTAL: &str = "YAML takes a number that begins with 0 for an octal one";
+
+#[test]
+fn a_period_without_a_unit_is_told_apart_from_one_that_is_too_short() {
+    for (period, wanted) in [
+        (
+            "\"10\"",
+            "`period` is not a duration: '10' has no unit | write `period: 10`, without quotes, or `period: 10s`",
+        ),
+        (
+            "10 s",
+            "`period` is not a duration: '10 s' is not a whole number with a unit | write `period: 10`, or `period: 500ms`",
+        ),
+        (
+            "0s",
+            "`period` is at least 1 second | write `period: 10`, or `period: 500ms`",
+        ),
+        (
+            "[10]",
+            "`period` is not a duration: it must be a duration | write `period: 10`, or `period: 500ms`",
+        ),
+    ] {
+        let told = of_tiers(&format!("  - {{ period: {period}, threshold: 5 }}\n"));
+        assert_eq!(told, [format!("rules.yaml:8:15: {wanted}")], "{period}");
+    }
+}
+
+#[test]
+fn numbers_that_begin_with_a_zero_are_told_as_what_yaml_makes_of_them() {
+    let of_level =
+        of_tiers("  - { period: 08, threshold: 09 }\n  - { period: 010, threshold: 0 }\n");
+    assert_eq!(
+        of_level,
+        [
+            format!(
+                "rules.yaml:8:15: `period` cannot be 08: {OCTAL}, which has no 8 and no 9 | write `period: 8`"
+            ),
+            format!(
+                "rules.yaml:8:30: `threshold` cannot be 09: {OCTAL}, which has no 8 and no 9 | write `threshold: 9`"
+            ),
+            format!("rules.yaml:9:15: `period` is 8: {OCTAL} | write `period: 10` or `period: 8`"),
+        ]
+    );
+    let limit = |keys: &str| {
+        told(&format!(
+            "domain: d\ndescriptors:\n- key: a\n  rate_limit: {{ {keys} }}\n"
+        ))
+    };
+    assert_eq!(
+        limit("unit: day, limit: 010"),
+        [format!(
+            "rules.yaml:4:35: `limit` is 8: {OCTAL} | write `limit: 10` or `limit: 8`"
+        )]
+    );
+    assert_eq!(
+        limit("unit: day, limit: \"010\""),
+        ["rules.yaml:4:35: `limit` must be a number, not text | write `limit: 10`, without quotes"]
+    );
+    assert_eq!(
+        limit("window: 08, limit: 1"),
+        [
+            "rules.yaml:4:25: `window` is not a duration: '08' has no unit | say the unit: `window: 8s`"
+        ]
+    );
+    for fine in [
+        "unit: day, limit: 07",
+        "unit: day, limit: 00",
+        "unit: day, limit: 0x10",
+    ] {
+        assert_eq!(limit(fine), [""; 0], "{fine}");
+    }
+}
+
+#[test]
+fn twin_tiers_are_told_once_each_at_the_second_one() {
+    let one = "  - { period: 10, threshold: 5 }\n";
+    let plan = one.replace("  -", "    -");
+    let plans = format!("{one}  plans:\n    pro:\n{plan}{plan}");
+    for (tiers, wanted) in [
+        (
+            format!("{one}{one}"),
+            "9:7: the same tier is on line 8 already | leave one of them out",
+        ),
+        (
+            format!("{one}  - {{ period: 10s, threshold: 6 }}\n"),
+            "9:7: a tier of the same period is on line 8 | keep the smaller one",
+        ),
+        (
+            plans,
+            "12:9: the same tier is on line 11 already | leave one of them out",
+        ),
+    ] {
+        assert_eq!(of_tiers(&tiers), [format!("rules.yaml:{wanted}")]);
+    }
 }
 
 #[test]

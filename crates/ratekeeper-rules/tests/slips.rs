@@ -365,3 +365,23 @@ fn the_ways_in_which_a_rule_denies_less_are_worded() {
         assert_eq!(worded(flags), wanted, "{flags}");
     }
 }
+
+#[test]
+fn an_override_of_the_tenants_own_entry_is_told_unless_a_rule_has_it_twice() {
+    let file = |below: &str, descriptor: &str| {
+        format!(
+            "domain: d\ntenant: a\ndescriptors:\n- key: a\n  {LIMIT}\n{below}tenants:\n- tenant: x\n  overrides:\n  - {{ \
+             descriptor: {descriptor}, window: 1m, limit: 5 }}\n"
+        )
+    };
+    let wanted = "`a` is the tenant's own entry, and an override names the entries behind it: this one never holds | \
+                  leave it out";
+    for (descriptor, column) in [("'a:x'", 19), ("[ 'b:1', a ]", 28)] {
+        let told = warnings(&[&file("", descriptor)]);
+        assert_eq!(told, [format!("0.yaml:9:{column}: {wanted}")]);
+    }
+    let below = format!("  descriptors: [ {{ key: a, {LIMIT} }} ]\n");
+    for fine in [file(&below, "'a:x'"), file("", "'b:1'")] {
+        assert_eq!(warnings(&[&fine]), [""; 0], "{fine}");
+    }
+}

@@ -1,7 +1,7 @@
 //! `ratekeeper denials [TENANT]`: who was denied in the last hour, from a running service.
 
 use crate::cli::{DenialKind, Denials};
-use crate::output;
+use crate::output::{self, within_line};
 use anyhow::{Context, Result, bail};
 use ratekeeper_server::admin_json::{DenialGroup, ToldBy};
 use serde::Deserialize;
@@ -133,7 +133,7 @@ impl Seen {
             self.requests.push_back(name);
             lines.push(match in_json {
                 true => denied.to_string(),
-                false => request.cells().join("  "),
+                false => within_line(&request.cells().join("  ")).into_owned(),
             });
         }
         let surplus = self.requests.len().saturating_sub(2 * REQUESTS_MAX);
@@ -150,8 +150,8 @@ impl Seen {
                     false => format!(
                         "{}  {}  {}  would be denied ({}), {} more",
                         time(group.last),
-                        group.tenant,
-                        group.rule,
+                        within_line(&group.tenant),
+                        within_line(&group.rule),
                         group.mode.as_deref().unwrap_or_default(),
                         group.count - before
                     ),
@@ -282,7 +282,7 @@ pub(super) fn foot(told_by: &ToldBy) -> String {
     let mut text = format!(
         "\nof {}: {}",
         output::count(told_by.nodes.len(), "node"),
-        names.collect::<Vec<_>>().join(", ")
+        within_line(&names.collect::<Vec<_>>().join(", "))
     );
     if told_by.nodes_left_out > 0 {
         text.push_str(&format!("; {} more are not asked", told_by.nodes_left_out));

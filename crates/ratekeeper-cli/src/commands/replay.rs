@@ -29,7 +29,7 @@ pub(crate) fn run(args: &cli::Replay) -> Result<ExitCode> {
         let report = replay.report();
         let malformed = (report.lines, report.bad_lines());
         print(args.json, &report, &report.warnings, malformed)?;
-        return Ok(exit(report.lines, args.strict));
+        return Ok(exit(report.lines, args));
     }
     let mut options = replay_options(args, settings.auth)?;
     options.wait_max = (*settings.values.wait_max).into();
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &cli::Replay) -> Result<ExitCode> {
     let report = replay.report();
     let malformed = (report.lines, &*report.summary.bad_lines);
     print(args.json, &report, &report.warnings, malformed)?;
-    Ok(exit(report.lines, args.strict))
+    Ok(exit(report.lines, args))
 }
 
 /// Reads all logs, with a bar for people.
@@ -148,10 +148,20 @@ fn print(
     Ok(())
 }
 
-fn exit(lines: LineCounts, strict: bool) -> ExitCode {
-    if strict && lines.malformed > 0 {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
+fn exit(lines: LineCounts, args: &cli::Replay) -> ExitCode {
+    // A report about nothing says of the rules what is not so.
+    if lines.malformed > 0 && lines.parsed == 0 {
+        let help = match args.cost {
+            true => "--cost reads CSV with TIMESTAMP, ContextTokens and GeneratedTokens",
+            false => "say how lines are written, with --format or --fields",
+        };
+        output::complain(&format!(
+            "ratekeeper: no line could be read, so nothing was replayed: {help}"
+        ));
+        return ExitCode::FAILURE;
+    }
+    match args.strict && lines.malformed > 0 {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
     }
 }

@@ -3,7 +3,7 @@
 mod report;
 
 use crate::cli::RulesCheck;
-use crate::output::{self, count};
+use crate::output::{self, count, within_line};
 use crate::rules;
 use crate::settings::{self, Flags};
 use anyhow::Result;
@@ -143,11 +143,11 @@ fn summary(loaded: &Loaded, files: usize) -> String {
         let _ = writeln!(
             text,
             "  {}: {tenants} with a plan or limits of their own",
-            domain.name()
+            within_line(domain.name())
         );
     }
     for rule in rules {
-        let _ = writeln!(text, "  {}", line(rule));
+        let _ = writeln!(text, "  {}", within_line(&line(rule)));
     }
     text
 }

@@ -57,6 +57,7 @@ fn explained_request(args: &RulesExplain, request: &str) -> Result<ExitCode> {
     output::answer(args.json, &whole, || {
         let decided = match &explanation {
             Some(explanation) => shown::text(explanation),
+            None if !request.is_let_in() => String::new(),
             None => "no rule and no service level is asked: would be allowed\n".to_owned(),
         };
         Ok(request.text() + &decided)

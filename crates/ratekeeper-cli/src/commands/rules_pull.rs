@@ -6,6 +6,7 @@ use crate::settings::{self, Fetched, Flags, Settings, row};
 use anyhow::{Context, Result, bail};
 use ratekeeper_rules::Source;
 use ratekeeper_sources::{TextsPlace, TextsSource};
+use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
@@ -71,8 +72,16 @@ pub(super) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
 /// Writes the texts that `folder` does not have yet, all of them or none; returns their number.
 fn write(folder: &Path, texts: &[Source], force: bool) -> Result<usize> {
     let mut missing = Vec::new();
+    let mut named = HashMap::new();
     for text in texts {
         let path = folder.join(file_name(&text.name)?);
+        if let Some(other) = named.insert(path.clone(), &text.name) {
+            bail!(
+                "the texts {other:?} and {:?} would both be {}; nothing was written",
+                text.name,
+                path.display()
+            );
+        }
         match std::fs::read(&path) {
             Ok(kept) if kept == text.text.as_bytes() => {}
             Ok(_) if !force => bail!(
@@ -112,6 +121,27 @@ fn file_name(name: &str) -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_that_would_be_one_file_are_not_written() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let text = |name: &str| Source {
+            name: name.to_owned(),
+            text: format!("domain: {name}\n"),
+        };
+        let texts = [text("b"), text("a"), text("a.yaml")];
+        let refused = write(folder.path(), &texts, true).expect_err("both are a.yaml");
+        let said = refused.to_string();
+        assert!(
+            said.contains("the texts \"a\" and \"a.yaml\" would both be"),
+            "{said}"
+        );
+        assert!(!folder.path().join("b.yaml").exists() && !folder.path().join("a.yaml").exists());
+        assert_eq!(
+            write(folder.path(), &texts[..2], false).expect("they differ"),
+            2
+        );
+    }
 
     #[test]
     fn no_text_leaves_its_folder() {

@@ -2,7 +2,7 @@
 
 use super::admin::query;
 use crate::cli::Usage;
-use crate::output;
+use crate::output::{self, within_line};
 use crate::settings::percent_encoded;
 use anyhow::Result;
 use ratekeeper_server::admin_json::{self, Used};
@@ -26,9 +26,9 @@ pub(super) fn run(args: &Usage) -> Result<ExitCode> {
 }
 
 fn text(told: &admin_json::Usage) -> String {
-    let mut text = format!("domain {}", told.domain);
+    let mut text = format!("domain {}", within_line(&told.domain));
     if let Some(plan) = &told.plan {
-        let _ = write!(text, ", plan {plan}");
+        let _ = write!(text, ", plan {}", within_line(plan));
     }
     text + "\n\n" + &limits(told)
 }
@@ -53,7 +53,8 @@ pub(super) fn limits(told: &admin_json::Usage) -> String {
         let dynamic = told.dynamic.join(", ");
         let _ = writeln!(
             text,
-            "\nfor others, name the value with --descriptor: {dynamic}"
+            "\nfor others, name the value with --descriptor: {}",
+            within_line(&dynamic)
         );
     }
     if told.truncated {

@@ -5,7 +5,7 @@ use super::denials::{foot, groups, read_tenant};
 use super::quota::tenant_text;
 use super::usage;
 use crate::cli::Why;
-use crate::output;
+use crate::output::{self, within_line};
 use anyhow::{Context, Result};
 use ratekeeper_quota::TenantDocument;
 use ratekeeper_server::admin_json::{DenialGroup, ToldBy, Usage};
@@ -67,7 +67,7 @@ fn entries(text: &str) -> Result<Vec<String>> {
 }
 
 fn text(told: TenantAnswer) -> Result<String> {
-    let mut text = told.tenant.clone();
+    let mut text = within_line(&told.tenant).into_owned();
     let fingerprint = told.key.as_deref().and_then(|key| key.split_once(":~"));
     if let Some((_, fingerprint)) = fingerprint.filter(|_| !told.tenant.starts_with('~')) {
         let fingerprint = fingerprint.split('…').next().unwrap_or_default();
@@ -75,10 +75,10 @@ fn text(told: TenantAnswer) -> Result<String> {
     }
     for (what, name) in [("domain", &told.domain), ("plan", &told.plan)] {
         if let Some(name) = name {
-            text.push_str(&format!(", {what} {name}"));
+            text.push_str(&format!(", {what} {}", within_line(name)));
         }
     }
-    text.push_str(&format!("\n{}\n", told.summary));
+    text.push_str(&format!("\n{}\n", within_line(&told.summary)));
     let all: Vec<_> = told
         .denials
         .into_iter()
@@ -100,9 +100,15 @@ fn text(told: TenantAnswer) -> Result<String> {
         part("Last changes\n", &audit::table(&told.changes)?);
     }
     let steps = told.next_steps.iter();
-    let steps = steps.map(|step| format!("  {}:\n    {}\n", step.title, step.command));
+    let steps = steps.map(|step| {
+        let (title, command) = (within_line(&step.title), within_line(&step.command));
+        format!("  {title}:\n    {command}\n")
+    });
     part("Next\n", &steps.collect::<String>());
-    let missing = told.missing.iter().map(|why| format!("{why}\n"));
+    let missing = told
+        .missing
+        .iter()
+        .map(|why| format!("{}\n", within_line(why)));
     part("", &missing.collect::<String>());
     Ok(text + &foot(&told.told_by))
 }

@@ -1,6 +1,9 @@
 //! The plan of a move from envoyproxy/ratelimit, and the comparison of both services.
 
 use ratekeeper_testkit::assert_contains;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::thread;
 use tempfile::tempdir;
 
 use crate::rules_url::rules;
@@ -62,4 +65,31 @@ fn two_services_are_compared_by_looks() {
         "differs: d key=ratekeeper-migrate-look: theirs 5 per hour (OK), ours 6 per hour (OK)\n\
          1 look: 0 the same, 1 different\n"
     );
+}
+
+#[test]
+fn services_that_tell_no_limits_are_not_the_same() {
+    let folder = tempdir().expect("a folder can be made");
+    let rules =
+        "domain: d\ndescriptors:\n- { key: a, rate_limit: { unit: day, requests_per_unit: 5 } }\n";
+    write(folder.path(), "rules.yaml", rules);
+    write(folder.path(), "none.yaml", "domain: d\n");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    let other = thread::spawn(move || {
+        let (mut connection, _) = listener.accept().expect("a client comes");
+        let _ = connection.read(&mut [0; 8_192]).expect("it asks");
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
+        connection.write_all(answer).expect("it listens");
+    });
+    let check = |rules: &str| {
+        let address = format!("http://{address}");
+        run(
+            folder.path(),
+            &["migrate", "--rules", rules, "--check", &address, &address][..],
+        )
+    };
+    check("rules.yaml").refused("it answers without `statuses`");
+    other.join().expect("it has answered");
+    check("none.yaml").refused("the rules have no descriptor with a limit");
 }

@@ -131,6 +131,10 @@ fn bulk(fleet: &Fleet, a: &Ratekeeper, b: &Ratekeeper) -> usize {
     fleet
         .tell(a, &["quota", "import", "wrong.csv"])
         .refused("plan: the domain has no plan 'gold'");
+    write(fleet.folder.path(), "empty.csv", "");
+    fleet.tell(a, &["quota", "import", "empty.csv"]).refused(
+        "empty.csv:1: the file is empty; write the names of columns, such as tenant,plan, and",
+    );
     assert!(fleet.tell(a, &["quota", "get", "new"]).err.contains("404"));
     let table = fleet.done(a, &["quota", "list", "--plan", "pro"]);
     assert_contains(&table, "z, too");

@@ -1,10 +1,13 @@
 //! `quota set` changes what it names and nothing else.
 
 use crate::fleet::{Fleet, ORDERS, limits};
-use crate::support::{Ratekeeper, write};
+use crate::support::{Ratekeeper, run, write};
 use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::ratekeeper::Args;
 use serde_json::{Value, json};
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixListener;
+use std::thread;
 
 const LATER: &str = "2037-01-05T00:00:00Z";
 const LATER_STILL: &str = "2037-01-08T00:00:00Z";
@@ -16,6 +19,71 @@ fn own(fleet: &Fleet, node: &Ratekeeper, tenant: &str) -> Value {
 
 fn orders(limit: u64) -> Value {
     json!({ "descriptor": ORDERS, "requests_per_unit": limit, "unit": "day" })
+}
+
+/// Answers each connection to `listener` with the next of `answers`, having read no more than the beginning.
+fn answering<const N: usize>(listener: &UnixListener, answers: [(u16, &str); N]) {
+    for (status, body) in answers {
+        let (mut connection, _) = listener.accept().expect("a client comes");
+        let mut beginning = [0; 64];
+        let read = connection.read(&mut beginning).expect("it asks");
+        if beginning[..read].starts_with(b"GET") {
+            let _ = connection.read(&mut [0; 8_192]);
+        }
+        let length = body.len();
+        let answer = format!("HTTP/1.1 {status} X\r\nContent-Length: {length}\r\n\r\n{body}");
+        connection.write_all(answer.as_bytes()).expect("it listens");
+    }
+}
+
+#[test]
+fn a_change_that_is_refused_before_all_of_it_is_read_is_a_failure() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let listener = UnixListener::bind(folder.path().join("admin")).expect("a socket can be bound");
+    // More than a socket holds.
+    let document = json!({ "plan": "x".repeat(900_000) });
+    write(folder.path(), "big.json", &document.to_string());
+    let admin = format!("unix:{}", folder.path().join("admin").display());
+    let set = [
+        "quota", "set", "acme", "--file", "big.json", "--yes", "--admin", &admin,
+    ];
+    let missing = json!({ "detail": "no such tenant", "code": "UNKNOWN_TENANT" }).to_string();
+    let large = json!({ "detail": "the body is too large", "code": "TOO_LARGE" }).to_string();
+    thread::scope(|scope| {
+        scope.spawn(|| answering(&listener, [(404, &missing), (413, &large)]));
+        let told = run(folder.path(), &set[..]);
+        assert_eq!(told.code, Some(1), "{}", told.out);
+        assert_contains(&told.err, "413: the body is too large");
+    });
+    // One that says nothing is told as what it is.
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            answering(&listener, [(404, &missing)]);
+            let (mut connection, _) = listener.accept().expect("a client comes");
+            connection.read(&mut [0; 64]).expect("it asks")
+        });
+        let told = run(folder.path(), &set[..]);
+        assert_eq!(told.code, Some(1), "{}", told.out);
+        assert_contains(&told.err, "did not answer to the end");
+    });
+}
+
+#[test]
+fn an_answer_that_breaks_off_is_not_taken_for_all_of_it() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let listener = UnixListener::bind(folder.path().join("admin")).expect("a socket can be bound");
+    let admin = format!("unix:{}", folder.path().join("admin").display());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut connection, _) = listener.accept().expect("a client comes");
+            let _ = connection.read(&mut [0; 8_192]).expect("it asks");
+            let half = "HTTP/1.1 200 OK\r\nContent-Length: 200\r\n\r\n{\"tenant\":\"acme\",\"plan\":\"pro\"}\n";
+            connection.write_all(half.as_bytes()).expect("it listens");
+        });
+        let told = run(folder.path(), &["quota", "export", "--admin", &admin][..]);
+        assert_eq!((told.code, &*told.out), (Some(1), ""));
+        assert_contains(&told.err, "did not answer to the end");
+    });
 }
 
 #[test]

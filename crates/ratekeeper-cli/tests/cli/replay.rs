@@ -235,3 +235,25 @@ fn whole_seconds_are_warned_of_where_windows_are_seconds() {
         );
     }
 }
+
+#[test]
+fn logs_of_which_no_line_can_be_read_are_a_failure() {
+    let folder = tempdir().expect("a folder can be made");
+    let rules =
+        "slas: [ { id: all, pathPattern: '/**', tiers: [ { period: 10, threshold: 1 } ] } ]";
+    write(folder.path(), "slas.yaml", rules);
+    let good = "192.0.2.1 - - [31/Jan/2027:10:00:00 +0000] \"GET /a HTTP/1.1\" 200 5\n";
+    write(folder.path(), "other.log", "one\ntwo\n");
+    write(folder.path(), "some.log", &format!("one\n{good}"));
+    write(folder.path(), "empty.log", "");
+    let replay = |log: &str| {
+        run(
+            folder.path(),
+            &["replay", "--rules", "slas.yaml", "--log", log][..],
+        )
+    };
+    replay("other.log").refused("no line could be read, so nothing was replayed: say how");
+    for log in ["some.log", "empty.log"] {
+        replay(log).succeeded();
+    }
+}

@@ -20,6 +20,40 @@ fn good_rules_are_good() {
 }
 
 #[test]
+fn no_name_in_rules_makes_a_line_of_its_own() {
+    let folder = tempdir().expect("a folder can be made");
+    let text = "domain: \"d\\nok: 9 rules\"\ntenant: user\nevaluation: path\nplans: [\"fr\\nee\"]\n\
+                tenants:\n- { tenant: x, plan: \"fr\\nee\" }\ndescriptors:\n\
+                - { key: user, rate_limit: { window: 1m, limit: 9 } }\n\
+                - { key: user, value: \"v\\nw\\e[31m\", rate_limit: { window: 1m, limit: 9 } }\n";
+    write(folder.path(), "odd.yaml", text);
+    let told = run(folder.path(), "rules check odd.yaml").succeeded();
+    let lines: Vec<_> = told.lines().collect();
+    assert!(lines[0].starts_with("ok: 2 rules"), "{told}");
+    assert!(
+        lines[1..]
+            .iter()
+            .all(|line| line.starts_with("  d\\nok: 9 rules")),
+        "{told}"
+    );
+    assert_eq!(lines.len(), 4, "{told}");
+    assert_contains(&told, "user_v\\nw\\u{1b}[31m: 9 per 1m");
+    let explain = [
+        "rules",
+        "explain",
+        "--rules",
+        "odd.yaml",
+        "d\nok: 9 rules",
+        "user=v\nw",
+    ];
+    let told = run(folder.path(), &explain).succeeded();
+    assert_contains(&told, "domain d\\nok: 9 rules (evaluation: path)");
+    assert_contains(&told, "[user=v\\nw]");
+    assert_contains(&told, "plan: fr\\nee");
+    assert!(!told.contains("\nok: 9 rules"), "{told}");
+}
+
+#[test]
 fn all_errors_of_all_files_are_said_in_one_run() {
     let folder = tempdir().expect("a folder can be made");
     write(
@@ -423,6 +457,64 @@ fn a_request_is_explained_by_the_settings_that_are_named() {
         told.out,
         told.err
     );
+}
+
+#[test]
+fn a_path_in_another_spelling_is_explained_as_the_gateway_and_the_service_take_it() {
+    let folder = tempdir().expect("a folder can be made");
+    let text = "slas: [ { id: all, pathPattern: '/**', tiers: [ { period: 10, threshold: 7 } ] } ]";
+    write(folder.path(), "slas.yaml", text);
+    write(folder.path(), "lenient.yaml", "ambiguous_paths: accept");
+    let args = "rules explain --rules slas.yaml".words();
+    let explain = |request: &str, more: &str| {
+        let request = ["--request", request];
+        run(
+            folder.path(),
+            &[&args[..], &more.words(), &request].concat(),
+        )
+        .succeeded()
+    };
+    let both = "refused with 400 by the gateway and /v1/auth: path: ";
+    let settings = "`ambiguous_paths` and `encoded_slashes`";
+    for (path, read, why) in [
+        (
+            "/../x",
+            "/x",
+            "it has a segment `.` or `..`, which services read in different ways; one reading is `/x`",
+        ),
+        (
+            "//x/y",
+            "/x/y",
+            "it has two slashes at its beginning, which services read",
+        ),
+    ] {
+        let told = explain(&format!("GET {path}"), "");
+        let head = format!("GET {path}, read as {read}\n{both}{why}");
+        assert!(told.starts_with(&head), "{told}");
+        assert_contains(&told, settings);
+        assert!(
+            !told.contains("would be allowed") && !told.contains("caller:"),
+            "{told}"
+        );
+    }
+    // The gateway does not let dot segments in, whatever is set; other spellings it does.
+    let dots = explain("GET /../x", "--config lenient.yaml");
+    let head = "GET /../x, read as /x\nrefused with 400 by the gateway, whatever is set: its path has a segment . or ..";
+    assert!(dots.starts_with(head), "{dots}");
+    assert_contains(&dots, "caller: remote_address=127.0.0.1");
+    assert_contains(&dots, "allow, 7 left");
+    let slashes = explain("GET //x/y", "--config lenient.yaml");
+    assert!(
+        slashes.starts_with("GET //x/y, read as /x/y\ncaller:"),
+        "{slashes}"
+    );
+    let same = explain("GET /x/y?a=b", "");
+    assert!(same.starts_with("GET /x/y\ncaller:"), "{same}");
+    let json = explain("GET /../x", "--json");
+    let json: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
+    assert_eq!(json["request"]["refusals"][0]["status"], 400, "{json}");
+    assert_eq!(json["request"]["written"], "/../x", "{json}");
+    assert!(json["explanation"].is_null(), "{json}");
 }
 
 #[test]

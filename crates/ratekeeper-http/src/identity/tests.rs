@@ -129,16 +129,16 @@ fn two_names_are_none() {
     for name in ["a%00", "caf%E9"] {
         let uri = format!("/o/{name}/x");
         let said = refused(by_path.clone(), &uri, &[]);
-        assert!(said.ends_with("read in different ways"), "{said}");
+        assert!(said.contains("read in different ways"), "{said}");
     }
     let dots = refused(json!({}), "/o/..;x/admin", &[]);
     assert_eq!(
         dots,
-        "path: `/o/..;x/admin` has a segment `.` or `..`, which services read in different ways"
+        "path: it has a segment `.` or `..`, which services read in different ways; one reading is `/o/..;x/admin`"
     );
     assert_eq!(
         refused(by_path.clone(), "/o/x/../acme/y", &[]),
-        "path: `/o/acme/y` has a segment `.` or `..`, which services read in different ways"
+        "path: it has a segment `.` or `..`, which services read in different ways; one reading is `/o/acme/y`"
     );
     // Needless escapes are decoded.
     let decoded = caller(by_path, "/o/%61cme//y", &[]);

@@ -12,9 +12,9 @@ use crate::mark::{At, Mark};
 use crate::nearest::nearest;
 use crate::parse::root::Tenants;
 use crate::report::Report;
-use crate::tenants::{OverrideDefaults, Site, Tenant, TenantTable, Term};
+use crate::tenants::{OverrideDefaults, Site, Tenant, TenantTable, Term, is_in_no_path};
 use crate::yaml::Node as Tree;
-use crate::{Options, PathForm, Rule, ServiceLevel, TENANT, TenantHash, TenantKey, secret};
+use crate::{Options, Rule, ServiceLevel, TenantHash, TenantKey, secret};
 use overrides::Overrides;
 
 /// Puts the tenants of all files into their domains, and their own limits among the rules.
@@ -128,13 +128,6 @@ impl Around<'_> {
         secret::is_secret_by_default(key)
             || self.domain.settings.secrets.contains(key)
             || self.options.secrets.contains(key)
-    }
-
-    /// Returns true if paths name tenants, and none of them has this name as it is written.
-    fn has_paths_without(&self, name: &str) -> bool {
-        let mut paths = self.levels.iter().map(|level| &level.pattern);
-        paths.any(|path| path.variables().any(|variable| variable == TENANT))
-            && self.options.path_folding.fold(PathForm::Segment, name) != name
     }
 
     fn site(&self) -> Site<'_> {
@@ -254,7 +247,7 @@ impl Compiler {
             let help = "write `hash:` and what `ratekeeper key hash` prints for it";
             report.warn(value.mark, message, help);
         }
-        if around.has_paths_without(value.value) {
+        if is_in_no_path(value.value, around.levels, around.options.path_folding) {
             let message = "names of tenants from paths are compared in lower case: no service level finds this one by \
                            its path";
             let help = "write it in lower case, or set `ignore_path_case: false` if your service tells the two apart";

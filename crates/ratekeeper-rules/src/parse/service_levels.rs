@@ -245,11 +245,22 @@ fn tiers_of(items: &[Rc<Node>], policy: &Policy, report: &mut Report<'_>) -> Vec
             RuleLimit::Unlimited => None,
         };
         let twin = tiers.iter().find(|other| counted(other) == counted(&tier));
-        if let Some(twin) = twin {
-            let message = format!("a tier of the same period is on line {}", twin.mark.line);
-            report.error(tier.mark, message, "keep the smaller one");
-        }
-        tiers.push(tier);
+        let Some(twin) = twin else {
+            tiers.push(tier);
+            continue;
+        };
+        let line = twin.mark.line;
+        let (message, help) = match twin.limit == tier.limit {
+            true => (
+                format!("the same tier is on line {line} already"),
+                "leave one of them out",
+            ),
+            false => (
+                format!("a tier of the same period is on line {line}"),
+                "keep the smaller one",
+            ),
+        };
+        report.error(tier.mark, message, help);
     }
     tiers
 }

@@ -601,6 +601,74 @@ async fn many_tenants_come_in_and_go_out_in_both_formats() {
 }
 
 #[tokio::test]
+async fn a_dry_import_of_a_later_time_looks_at_what_the_tenant_keeps() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = start_in(folder.path()).await;
+    let own = json!({ "descriptor": "default", "requests_per_unit": 7, "unit": "day", "effective_at": "2198-01-01T00:00:00Z" });
+    let now = json!({ "overrides": [own] });
+    let (status, put) = admin(&running, "PUT", ACME, &now.to_string()).await;
+    assert_eq!(status, 200, "{put}");
+    // The one that it keeps begins in 2198 too.
+    let later =
+        json!({ "tenant": "acme", "effective_at": "2199-01-01T00:00:00Z", "overrides": [own] });
+    let lines = format!("{{\"tenant\":\"new\",\"plan\":\"pro\"}}\n{later}\n");
+    let (import, kind) = ("/admin/v1/import/quotas", "application/x-ndjson");
+    for path in [format!("{import}?dry_run=true"), import.to_owned()] {
+        let (status, told) = text(&running, "POST", &path, kind, &lines).await;
+        assert_eq!(status, 400, "{path}: {told}");
+        assert!(
+            told.contains("another one begins at the same time"),
+            "{told}"
+        );
+        assert!(told.contains("line 2: "), "{told}");
+    }
+    // Where nothing is kept, there is nothing to refuse.
+    let new = lines.replace("acme", "globex");
+    let dry = format!("{import}?dry_run=true");
+    let (status, told) = text(&running, "POST", &dry, kind, &new).await;
+    assert_eq!(status, 200, "{told}");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn an_import_without_tenants_is_refused_and_says_what_to_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = start_in(folder.path()).await;
+    for (kind, body, said, help) in [
+        (
+            "application/x-ndjson",
+            "",
+            "the file is empty",
+            "{\\\"tenant\\\":",
+        ),
+        (
+            "application/x-ndjson",
+            "\n \n",
+            "the file is empty",
+            "{\\\"tenant\\\":",
+        ),
+        ("text/csv", "", "the file is empty", "tenant,plan"),
+        (
+            "text/csv",
+            "tenant,plan\n",
+            "no row follows the head",
+            "acme,pro",
+        ),
+    ] {
+        for path in [
+            "/admin/v1/import/quotas",
+            "/admin/v1/import/quotas?dry_run=true",
+        ] {
+            let (status, told) = text(&running, "POST", path, kind, body).await;
+            assert_eq!(status, 400, "{kind} {body:?}: {told}");
+            assert!(told.contains(said) && told.contains(help), "{told}");
+            assert!(told.contains("\"field\":\"body\""), "{told}");
+        }
+    }
+    running.stop().await;
+}
+
+#[tokio::test]
 async fn a_tenant_named_twice_is_no_import_whatever_its_names() {
     let folder = tempfile::tempdir().unwrap();
     let running = start_in(folder.path()).await;
@@ -693,6 +761,52 @@ async fn a_switch_of_a_rule_is_in_the_trail() {
             &json!("api_platform.customer"),
             &json!({ "switch": "disabled" })
         )
+    );
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn quotas_that_can_never_hold_are_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let levels = "
+slas_base: /v1/{tenant}
+slas:
+  - { id: get, match: { pathPattern: /x }, tiers: [ { period: 10, threshold: 8 } ] }
+";
+    let rules = format!("{}{levels}", RULES.trim_end());
+    let running = start_with_rules(&rules, folder.path(), None).await;
+    let warned = async |tenant: &str, descriptor: &Value| {
+        let own = json!({ "descriptor": descriptor, "requests_per_unit": 5, "unit": "hour" });
+        let path = format!("/admin/v1/quotas/{tenant}");
+        let put = json!({ "overrides": [own] });
+        let (status, put) = admin(&running, "PUT", &path, &put.to_string()).await;
+        assert_eq!(status, 200, "{put}");
+        put["warnings"].to_string()
+    };
+    let orders = "endpoint:POST /api/v1/orders";
+    let in_no_path = "no service level finds Acme by its path";
+    assert!(warned("Acme", &json!(orders)).await.contains(in_no_path));
+    assert!(
+        !warned("acme", &json!(orders))
+            .await
+            .contains("no service level")
+    );
+    let itself = "customer is the tenant's own entry";
+    for own in [
+        json!("customer:acme"),
+        json!("customer"),
+        json!(["customer:acme", orders]),
+    ] {
+        let said = warned("acme", &own).await;
+        assert!(
+            said.contains(itself) && !said.contains("no rule has"),
+            "{said}"
+        );
+    }
+    let other = warned("acme", &json!("endpoint:GET /x")).await;
+    assert!(
+        other.contains("no rule has") && !other.contains(itself),
+        "{other}"
     );
     running.stop().await;
 }

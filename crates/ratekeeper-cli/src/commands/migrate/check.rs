@@ -37,6 +37,9 @@ pub(super) fn run(
     ca: Option<&Path>,
 ) -> Result<ExitCode> {
     let looks = looks(rules);
+    if looks.is_empty() {
+        bail!("the rules have no descriptor with a limit, so there is nothing to compare");
+    }
     if looks.len() > LOOKS_MAX {
         bail!("{} rules are more than {LOOKS_MAX}", looks.len());
     }
@@ -131,8 +134,11 @@ fn ask(service: &str, files: &TlsFiles, body: &Value) -> Result<LookAnswer> {
         let requests = limit.get("requestsPerUnit").map_or(0, number);
         (requests, unit.to_ascii_lowercase())
     });
+    let Some(code) = status["code"].as_str() else {
+        bail!("it answers without `statuses`: is it the HTTP address of a rate limit service?");
+    };
     Ok(LookAnswer {
-        code: status["code"].as_str().unwrap_or("UNKNOWN").to_owned(),
+        code: code.to_owned(),
         limit,
         remaining: number(&status["limitRemaining"]),
     })

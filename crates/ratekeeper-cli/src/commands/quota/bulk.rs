@@ -295,7 +295,7 @@ mod tests {
             read_tenants(BulkFormat::JsonLines, &text).expect("it is JSON")
         };
         let parts_of = |most: usize| whole(&tenants(most)).map(|parts| parts.len()).ok();
-        assert_eq!((parts_of(0), parts_of(10_000)), (Some(0), Some(1)));
+        assert_eq!((parts_of(1), parts_of(10_000)), (Some(1), Some(1)));
         let many = tenants(10_001);
         let refused = whole(&many).err().map(|error| error.to_string());
         assert!(refused.is_some_and(|said| said.contains("add --in-parts")));

@@ -4,7 +4,7 @@ use super::changes::changes;
 use super::tenant::{KnownTenant, own};
 use crate::cli::{AdminAccess, QuotaDelete, QuotaList, TenantArgs};
 use crate::commands::admin::{Condition, query};
-use crate::output;
+use crate::output::{self, within_line};
 use crate::settings::percent_encoded;
 use anyhow::{Context, Result, anyhow};
 use ratekeeper_quota::TenantDocument;
@@ -96,13 +96,13 @@ pub(super) fn print_tenant(
 ) -> Result<ExitCode> {
     let tenant = TenantDocument::deserialize(answer)?;
     for warning in &tenant.warnings {
-        output::complain(&format!("warning: {warning}"));
+        output::complain(&format!("warning: {}", within_line(warning)));
     }
     output::answer(args.access.json, answer, || {
         let changes = changes(&before.quotas, &own(&tenant)?);
         let list: String = changes
             .iter()
-            .map(|change| format!("  {change}\n"))
+            .map(|change| format!("  {}\n", within_line(&change.to_string())))
             .collect();
         let head = match before.version {
             Some(version) if version == tenant.version => "nothing to change\n\n".to_owned(),
@@ -130,14 +130,15 @@ pub(in crate::commands) fn read(file: &Path, most: u64) -> Result<String> {
 }
 
 pub(in crate::commands) fn tenant_text(tenant: TenantDocument) -> String {
-    let mut text = format!("{}, domain {}", tenant.tenant, tenant.domain);
+    let (name, domain) = (within_line(&tenant.tenant), within_line(&tenant.domain));
+    let mut text = format!("{name}, domain {domain}");
     if let Some(plan) = &tenant.plan {
-        let _ = write!(text, ", plan {plan}");
+        let _ = write!(text, ", plan {}", within_line(plan));
     }
     let _ = writeln!(text, ", version {}", tenant.version);
     for plan in &tenant.plans {
         let times = plan.term().in_words();
-        let _ = writeln!(text, "  plan {}{times}", plan.plan);
+        let _ = writeln!(text, "  plan {}{times}", within_line(&plan.plan));
     }
     let mut rows = Vec::new();
     if let Some(limit) = &tenant.quotas.default {

@@ -134,7 +134,10 @@ fn confirm(tenant: &str, lost: &[Change]) -> Result<()> {
     if lost.is_empty() {
         return Ok(());
     }
-    let list: String = lost.iter().map(|change| format!("  {change}\n")).collect();
+    let list: String = lost
+        .iter()
+        .map(|change| format!("  {}\n", output::within_line(&change.to_string())))
+        .collect();
     let text = format!("{tenant} would lose what is not named:\n{list}");
     if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
         return Err(anyhow!("{text}add --yes to replace them all the same"));

@@ -4,6 +4,9 @@ use crate::settings::{self, Flags};
 use anyhow::{Context, Result, bail};
 use ratekeeper_core::Regions;
 use ratekeeper_rules::NodeRegion;
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 /// Writes into `file` that the region is retired, and the version of `retired`. What is then read has to be that.
@@ -17,16 +20,23 @@ pub(super) fn retired(file: &Path, name: &str, retired: &Regions) -> Result<()> 
             "it does not say `version: …` and `{name}: {{ weight: … }}`, each in a line of `regions`"
         );
     };
-    let folder = file
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or_else(|| Path::new("."));
+    replace(file, &changed, |changed| check(changed, retired))
+}
+
+/// Puts `text` in the place of a file, or of that which it links to, with its owner and its rights, so that a service that
+/// runs as somebody else still reads it. Until it passed `check` it is a file beside it, which nobody else may read: settings
+/// have secrets.
+fn replace(file: &Path, text: &str, check: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    let file = &std::fs::canonicalize(file)?;
+    let folder = file.parent().unwrap_or_else(|| Path::new("/"));
     let temporary = folder.join(format!(".ratekeeper-{}.yaml", std::process::id()));
-    std::fs::write(&temporary, changed)?;
-    let checked = check(&temporary, retired);
+    write_new(&temporary, text)?;
+    let checked = check(&temporary);
     let moved = checked.and_then(|()| {
-        let rights = std::fs::metadata(file)?.permissions();
-        std::fs::set_permissions(&temporary, rights)?;
+        let of = std::fs::metadata(file)?;
+        std::os::unix::fs::chown(&temporary, Some(of.uid()), Some(of.gid()))
+            .context("its owner cannot be kept; run this as the owner, or as root")?;
+        std::fs::set_permissions(&temporary, of.permissions())?;
         std::fs::rename(&temporary, file).context("it cannot be replaced")
     });
     if moved.is_err() {
@@ -34,6 +44,21 @@ pub(super) fn retired(file: &Path, name: &str, retired: &Regions) -> Result<()> 
         let _ = std::fs::remove_file(&temporary);
     }
     moved
+}
+
+fn write_new(file: &Path, text: &str) -> std::io::Result<()> {
+    // One of a run that broke off.
+    match std::fs::remove_file(file) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut options = OpenOptions::new();
+    let mut new = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(file)?;
+    new.write_all(text.as_bytes())
 }
 
 /// Refuses a file that is read as other regions.
@@ -74,7 +99,10 @@ fn changed(text: &str, name: &str, version: u32) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::changed;
+    use super::{changed, replace};
+    use anyhow::bail;
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 
     const TEXT: &str = "region: eu\nregions:  \n  version: 3\n  # the old world\n  eu: { weight: 2 }\n  ap: { weight: 1, link: \
                         ['https://ap:8081'] } # far\nstore: redis://r\n";
@@ -87,6 +115,46 @@ mod tests {
             .replace("version: 3", "version: 4")
             .replace("] }", "], retired: true }");
         assert_eq!(after, expected);
+    }
+
+    #[test]
+    fn a_changed_file_is_as_private_as_before_and_where_it_was() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let (file, link) = (
+            folder.path().join("real.yaml"),
+            folder.path().join("link.yaml"),
+        );
+        fs::write(&file, "a: secret\n").expect("it is written");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).expect("it is ours");
+        // Only root can give a file away.
+        let group = chown(&file, None, Some(12_345)).map(|()| 12_345);
+        symlink(&file, &link).expect("a link can be made");
+        let mode = |path: &std::path::Path| fs::metadata(path).expect("it is there").mode() & 0o777;
+        let refused = replace(&link, "b: secret\n", |new| {
+            assert_eq!(mode(new), 0o600);
+            bail!("no")
+        });
+        assert!(refused.is_err());
+        assert_eq!(
+            fs::read_to_string(&file).expect("it is there"),
+            "a: secret\n"
+        );
+        replace(&link, "b: secret\n", |_| Ok(())).expect("it can be replaced");
+        assert_eq!(
+            fs::read_to_string(&file).expect("it is there"),
+            "b: secret\n"
+        );
+        assert!(
+            fs::symlink_metadata(&link)
+                .expect("it is there")
+                .is_symlink()
+        );
+        assert_eq!(mode(&file), 0o640);
+        if let Ok(group) = group {
+            assert_eq!(fs::metadata(&file).expect("it is there").gid(), group);
+        }
+        let left = fs::read_dir(folder.path()).expect("it is there").count();
+        assert_eq!(left, 2, "nothing stays beside it");
     }
 
     #[test]

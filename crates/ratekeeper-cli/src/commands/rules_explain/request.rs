@@ -4,8 +4,9 @@ use super::shedding::Shedding;
 use crate::cli::RulesExplain;
 use crate::settings::Settings;
 use anyhow::{Context, Result, anyhow, bail};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
-use ratekeeper_http::{Hop, Original, UnclearDomain};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+use ratekeeper_http::spelling::has_dot_segments;
+use ratekeeper_http::{Hop, Malformed, Original, Refused, UnclearDomain};
 use ratekeeper_limiter::{Explanation, Limiter};
 use ratekeeper_rules::{Entry, LevelStatus, ServiceLevel};
 use ratekeeper_store::memory::MemoryStore;
@@ -16,14 +17,30 @@ use std::net::IpAddr;
 /// The facts about a request that are known before the limiter is asked.
 #[derive(Debug, Serialize)]
 pub(super) struct Request {
+    /// The method, and the path as rules read it.
     request: String,
-    /// `key=name`; secrets are fingerprints.
-    caller: String,
+    /// The path as it is written, where that is another spelling.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    written: Option<String>,
+    /// Absent if all let it in.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    refusals: Vec<Refusal>,
+    /// `key=name`; secrets are fingerprints. Absent if no one lets it in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caller: Option<String>,
     /// Those whose paths match, the most specific first.
     service_levels: Vec<Candidate>,
     /// Absent if the rules have no shedders.
     #[serde(skip_serializing_if = "Option::is_none")]
     shedding: Option<Shedding>,
+}
+
+/// An answer to the request itself, before any limit is asked.
+#[derive(Debug, Serialize)]
+struct Refusal {
+    by: &'static str,
+    status: u16,
+    why: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -60,9 +77,24 @@ pub(super) fn explain(
         }
         UnclearDomain::Contradicted => anyhow!("{unclear}, under `auth`"),
     })?;
-    let question = describer.question(&original, domain, rules)?;
-    let caller = describer.caller(&original, rules)?;
     let path = original.target.as_ref().map_or("", |target| &*target.path);
+    let told = Request {
+        request: format!("{method} {path}"),
+        written: (uri.path() != path).then(|| uri.path().to_owned()),
+        refusals: by_gateway(&uri).into_iter().collect(),
+        caller: None,
+        service_levels: Vec::new(),
+        shedding: None,
+    };
+    let question = describer.question(&original, domain, rules);
+    let identified = question.and_then(|it| Ok((it, describer.caller(&original, rules)?)));
+    let (question, caller) = match identified {
+        Ok(identified) => identified,
+        Err(refused) => {
+            let refusals = vec![Refusal::by_all(&refused)];
+            return Ok((Request { refusals, ..told }, None));
+        }
+    };
     let statuses = rules.service_level_statuses(method.as_str(), path);
     let tenant = Entry {
         key: caller.key,
@@ -73,21 +105,48 @@ pub(super) fn explain(
         let plan = domain.subscription(&[tenant], limiter.clock().now()).plan();
         domain.plans().get(plan.get()).map(|name| &**name)
     });
+    let caller = match caller.is_secret {
+        true => format!("{}={}", caller.key, snapshot.fingerprint(&caller.name)),
+        false => format!("{}={}", caller.key, caller.name),
+    };
     let told = Request {
-        request: format!("{method} {path}"),
-        caller: match caller.is_secret {
-            true => format!("{}={}", caller.key, snapshot.fingerprint(&caller.name)),
-            false => format!("{}={}", caller.key, caller.name),
-        },
+        caller: Some(caller),
         service_levels: statuses.into_iter().map(Candidate::new).collect(),
         shedding: rules
             .shed()
             .map(|shed| Shedding::new(shed, (method.as_str(), path), &headers, plan)),
+        ..told
     };
     if question.is_empty() {
         return Ok((told, None));
     }
     Ok((told, Some(limiter.explain_now(&question.check()))))
+}
+
+/// The refusal of a path that the gateway forwards to no one, whatever is set.
+fn by_gateway(uri: &Uri) -> Option<Refusal> {
+    has_dot_segments(uri.path().as_bytes()).then(|| Refusal {
+        by: "the gateway, whatever is set",
+        status: StatusCode::BAD_REQUEST.as_u16(),
+        why: "its path has a segment . or ..".to_owned(),
+    })
+}
+
+impl Refusal {
+    /// The refusal by all that describe requests in the same way.
+    fn by_all(refused: &Refused) -> Self {
+        let why = match refused {
+            Refused::Malformed(Malformed { place, .. }) if place == "path" => format!(
+                "{refused} (`ambiguous_paths` and `encoded_slashes` in the settings say which spellings are let in)"
+            ),
+            refused => refused.to_string(),
+        };
+        Self {
+            by: "the gateway and /v1/auth",
+            status: refused.status().as_u16(),
+            why,
+        }
+    }
 }
 
 /// `GET /product/7`.
@@ -141,9 +200,26 @@ impl Candidate {
 }
 
 impl Request {
+    /// Returns true if limits are asked about it.
+    pub(super) const fn is_let_in(&self) -> bool {
+        self.caller.is_some()
+    }
+
     /// For people.
     pub(super) fn text(&self) -> String {
-        let mut text = format!("{}\ncaller: {}\n", self.request, self.caller);
+        let mut text = match (&self.written, self.request.split_once(' ')) {
+            (Some(written), Some((method, path))) => {
+                format!("{method} {written}, read as {path}\n")
+            }
+            _ => format!("{}\n", self.request),
+        };
+        for Refusal { by, status, why } in &self.refusals {
+            let _ = writeln!(text, "refused with {status} by {by}: {why}");
+        }
+        let Some(caller) = &self.caller else {
+            return text;
+        };
+        let _ = writeln!(text, "caller: {}", crate::output::within_line(caller));
         if self.service_levels.is_empty() {
             text.push_str("service levels: none has a path like this\n");
         } else {

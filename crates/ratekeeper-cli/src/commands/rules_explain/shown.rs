@@ -1,6 +1,6 @@
 //! An explanation for people.
 
-use crate::output;
+use crate::output::{self, within_line};
 use ratekeeper_limiter::{
     DOMAINS_SHOWN, ExplainedDescriptor, ExplainedLimit, ExplainedNode, Explanation,
 };
@@ -18,7 +18,8 @@ pub(crate) fn text(explanation: &Explanation) -> String {
         "" => "without rules".to_owned(),
         evaluation => format!("evaluation: {evaluation}"),
     };
-    let _ = writeln!(text, "domain {} ({how}): {answer}", explanation.domain);
+    let domain = within_line(&explanation.domain);
+    let _ = writeln!(text, "domain {domain} ({how}): {answer}");
     if !explanation.domains.is_empty() {
         let known = explanation.domains.join(", ");
         let more = if explanation.domains.len() < DOMAINS_SHOWN {
@@ -26,7 +27,7 @@ pub(crate) fn text(explanation: &Explanation) -> String {
         } else {
             ", …"
         };
-        let _ = writeln!(text, "there are rules for {known}{more}");
+        let _ = writeln!(text, "there are rules for {}{more}", within_line(&known));
     }
     for each in &explanation.descriptors {
         descriptor(&mut text, each);
@@ -39,15 +40,16 @@ fn descriptor(text: &mut String, descriptor: &ExplainedDescriptor) {
         Some(domain) => format!("{domain}: "),
         None => String::new(),
     };
-    let _ = writeln!(text, "\n[{domain}{}]", descriptor.entries.join(", "));
+    let entries = format!("{domain}{}", descriptor.entries.join(", "));
+    let _ = writeln!(text, "\n[{}]", within_line(&entries));
     if let Some(plan) = &descriptor.plan {
-        let _ = writeln!(text, "  plan: {plan}");
+        let _ = writeln!(text, "  plan: {}", within_line(plan));
     }
     for each in &descriptor.nodes {
         node(text, each);
     }
     if let Some(note) = &descriptor.note {
-        let _ = writeln!(text, "  {note}");
+        let _ = writeln!(text, "  {}", within_line(note));
     }
 }
 
@@ -57,7 +59,8 @@ fn node(text: &mut String, node: &ExplainedNode) {
     } else {
         ""
     };
-    let _ = writeln!(text, "  {} ({}){none}", node.pattern, node.how);
+    let pattern = within_line(&node.pattern);
+    let _ = writeln!(text, "  {pattern} ({}){none}", node.how);
     let row = |limit: &ExplainedLimit| {
         vec![
             answer(limit),

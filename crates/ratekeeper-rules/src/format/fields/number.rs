@@ -22,6 +22,19 @@ pub(crate) fn meant(text: &str) -> Vec<u64> {
     meant
 }
 
+/// The decimal number that a text with zeros before its other digits seems to be, such as `010`.
+pub(crate) fn zeros_before(text: &str) -> Option<u64> {
+    let rest = text.strip_prefix('0')?;
+    let is_digits = !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit());
+    is_digits.then(|| rest.parse().ok()).flatten()
+}
+
+/// The same of one that is not octal either, such as `08`.
+pub(crate) fn not_octal(scalar: &Scalar) -> Option<u64> {
+    let is_other = matches!(scalar.resolved, Resolved::Float(_));
+    zeros_before(&scalar.text).filter(|_| is_other)
+}
+
 /// `1,000,000`: groups of three digits, all with the same separator.
 fn grouped(text: &str) -> Option<u64> {
     let separator = text.chars().find(|char| SEPARATORS.contains(char))?;

@@ -60,12 +60,18 @@ pub(super) fn count(key: &str, node: &Node, most: u64, report: &mut Report<'_>) 
             text,
             ..
         }) => match u64::try_from(*int).ok().filter(|&count| count <= most) {
-            Some(value) => return Some(value),
+            Some(value) => {
+                warn_of_octal(key, value, text, node, report);
+                return Some(value);
+            }
             None => (
                 format!("`{key}` is {range}, not {text}"),
                 too_large_help(key, *int),
             ),
         },
+        Kind::Scalar(scalar) if number::not_octal(scalar).is_some_and(|it| it <= most) => {
+            no_octal(key, scalar)
+        }
         Kind::Scalar(Scalar {
             resolved: Resolved::BigInt(_) | Resolved::Float(_),
             text,
@@ -74,9 +80,13 @@ pub(super) fn count(key: &str, node: &Node, most: u64, report: &mut Report<'_>) 
             format!("`{key}` is {range}, not {text}"),
             Some(format!("write at most `{key}: {most}`")),
         ),
-        Kind::Scalar(scalar) if scalar.text.parse::<u64>().is_ok() => (
+        Kind::Scalar(scalar) if let Ok(meant) = scalar.text.parse::<u64>() => (
             format!("`{key}` must be a number, not text"),
-            Some("write it without quotes".to_owned()),
+            // Without quotes, a zero before it would make it another number.
+            Some(match scalar.text.starts_with('0') {
+                true => format!("write `{key}: {meant}`, without quotes"),
+                false => "write it without quotes".to_owned(),
+            }),
         ),
         _ => (
             format!("`{key}` must be {range}, not {}", node.kind_name()),
@@ -85,6 +95,26 @@ pub(super) fn count(key: &str, node: &Node, most: u64, report: &mut Report<'_>) 
     };
     report.error(node.mark, message, help);
     None
+}
+
+/// Warns of a number that YAML reads as another one than it seems to be.
+fn warn_of_octal(key: &str, value: u64, text: &str, node: &Node, report: &mut Report<'_>) {
+    if let Some(meant) = number::zeros_before(text).filter(|meant| *meant != value) {
+        let message =
+            format!("`{key}` is {value}: YAML takes a number that begins with 0 for an octal one");
+        let help = format!("write `{key}: {meant}` or `{key}: {value}`");
+        report.warn(node.mark, message, help);
+    }
+}
+
+/// The message and the help for a decimal number that begins with 0.
+fn no_octal(key: &str, scalar: &Scalar) -> (String, Option<String>) {
+    let text = &scalar.text;
+    let message = format!(
+        "`{key}` cannot be {text}: YAML takes a number that begins with 0 for an octal one, which has no 8 and no 9"
+    );
+    let help = number::not_octal(scalar).map(|meant| format!("write `{key}: {meant}`"));
+    (message, help)
 }
 
 fn too_large_help(key: &str, int: i64) -> Option<String> {
@@ -131,11 +161,17 @@ pub(super) fn duration(key: &str, node: &Node, report: &mut Report<'_>) -> Optio
         },
         _ => no_duration(key, &"it must be a duration"),
     };
-    let help = match &node.kind {
-        Kind::Scalar(Scalar {
-            resolved: Resolved::Int(seconds),
-            ..
-        }) if *seconds > 0 => format!("say the unit: `{key}: {seconds}s`"),
+    let seconds = match &node.kind {
+        // As it looks, also where a zero before it or quotes make it something else.
+        Kind::Scalar(Scalar { text, resolved, .. }) => match (text.parse::<u64>(), resolved) {
+            (Ok(seconds), _) => Some(seconds),
+            (Err(_), Resolved::Int(seconds)) => u64::try_from(*seconds).ok(),
+            _ => None,
+        },
+        _ => None,
+    };
+    let help = match seconds {
+        Some(seconds) if seconds > 0 => format!("say the unit: `{key}: {seconds}s`"),
         _ => help,
     };
     report.error(node.mark, message, help);
@@ -158,21 +194,39 @@ pub(super) fn lease_time(key: &str, node: &Node, report: &mut Report<'_>) -> Opt
 }
 
 /// A period: whole seconds, or a duration with its unit.
-pub(super) fn period(_: &str, node: &Node, report: &mut Report<'_>) -> Option<Micros> {
-    let period = match &node.kind {
+pub(super) fn period(key: &str, node: &Node, report: &mut Report<'_>) -> Option<Micros> {
+    const AT_LEAST: &str = "`period` is at least 1 second";
+    let help = || Some("write `period: 10`, or `period: 500ms`".to_owned());
+    let (message, help) = match &node.kind {
         Kind::Scalar(Scalar {
             resolved: Resolved::Int(seconds),
+            text,
             ..
-        }) => u64::try_from(*seconds).ok().map(Micros::from_secs),
-        Kind::Scalar(scalar) => parse_duration(&scalar.text).ok(),
-        _ => None,
+        }) => match u64::try_from(*seconds).ok().filter(|seconds| *seconds > 0) {
+            Some(seconds) => {
+                warn_of_octal(key, seconds, text, node, report);
+                return Some(Micros::from_secs(seconds));
+            }
+            None => (AT_LEAST.to_owned(), help()),
+        },
+        Kind::Scalar(scalar) if number::not_octal(scalar).is_some() => no_octal(key, scalar),
+        Kind::Scalar(scalar) => match parse_duration(&scalar.text) {
+            Ok(period) if !period.is_zero() => return Some(period),
+            Ok(_) => (AT_LEAST.to_owned(), help()),
+            Err(why) => (
+                no_duration(key, &why).0,
+                match scalar.text.parse::<u64>() {
+                    Ok(meant) if meant > 0 => Some(format!(
+                        "write `{key}: {meant}`, without quotes, or `{key}: {meant}s`"
+                    )),
+                    _ => help(),
+                },
+            ),
+        },
+        _ => (no_duration(key, &"it must be a duration").0, help()),
     };
-    let period = period.filter(|period| !period.is_zero());
-    if period.is_none() {
-        let help = "write `period: 10`, or `period: 500ms`";
-        report.error(node.mark, "`period` is at least 1 second", help);
-    }
-    period
+    report.error(node.mark, message, help);
+    None
 }
 
 pub(super) fn moment(key: &str, node: &Node, report: &mut Report<'_>) -> Option<Timestamp> {

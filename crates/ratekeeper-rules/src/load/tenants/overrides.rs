@@ -13,7 +13,7 @@ use crate::parse::limits::Limited as _;
 use crate::policy::Policy;
 use crate::report::Report;
 use crate::tenants::{OVERRIDES_MAX, OwnLimit, Target, Term, entry_of};
-use crate::{Rule, RuleIndex};
+use crate::{Node, Rule, RuleIndex};
 
 /// The overrides of one domain so far.
 #[derive(Default)]
@@ -137,6 +137,18 @@ impl Overrides {
         if let Some(known) = self.targets.get(&text) {
             return Some(known.clone());
         }
+        let key = around.tenant_key();
+        let own = texts
+            .iter()
+            .find(|at| entry_of(&at.value).is_some_and(|it| it.0 == key));
+        if let Some(At { mark, .. }) = own
+            && !has_twice(&around.domain.nodes, key)
+        {
+            let message = format!(
+                "`{key}` is the tenant's own entry, and an override names the entries behind it: this one never holds"
+            );
+            report.warn(*mark, message, "leave it out");
+        }
         match around.site().target(&parts, rules) {
             Ok(target) => {
                 self.targets.insert(text, target.clone());
@@ -149,4 +161,19 @@ impl Overrides {
             }
         }
     }
+}
+
+/// Returns true if a descriptor with a limit has entries of the key behind one another.
+fn has_twice(nodes: &[Node], key: &str) -> bool {
+    fn has(nodes: &[Node], key: &str) -> bool {
+        let is_it = |node: &Node| node.key() == key || node.key().contains('*');
+        nodes
+            .iter()
+            .any(|node| is_it(node) || has(node.nodes(), key))
+    }
+    let mut nodes = nodes.iter();
+    nodes.any(|node| match node.key() == key {
+        true => has(node.nodes(), key),
+        false => has_twice(node.nodes(), key),
+    })
 }

@@ -66,8 +66,8 @@ pub(in crate::admin) async fn import(
     let text = text.map_err(|error| ApiError::invalid("body", error.to_string()))?;
     let format = format_of(&headers);
     let lines = read_tenants(format, text).map_err(|bad| wrong_line(&bad))?;
-    if lines.is_empty() || lines.len() > TENANTS_MAX {
-        let message = format!("expected 1 to {TENANTS_MAX} tenants");
+    if lines.len() > TENANTS_MAX {
+        let message = format!("expected at most {TENANTS_MAX} tenants");
         return Err(ApiError::invalid("body", message));
     }
     let old_names = OldNames::of_file(format, text);
@@ -91,15 +91,8 @@ pub(in crate::admin) async fn import(
         (_, error) => refusal(error),
     };
     if options.dry_run {
-        for (at, put) in puts.iter().enumerate() {
-            let checked = put.quotas.check(&put.tenant.domain, rules);
-            checked.map_err(|bad| {
-                refused(&PutAllError {
-                    at: Some(at),
-                    source: bad.into(),
-                })
-            })?;
-        }
+        let checked = quotas.store.check_all(&puts, rules).await;
+        checked.map_err(|error| refused(&error))?;
         return Ok(told(Imported::of(puts.len(), []), old_names));
     }
     let written = quotas.store.put_all(&puts, &editor, rules).await;
@@ -169,9 +162,10 @@ fn format_of(headers: &HeaderMap) -> BulkFormat {
 }
 
 fn wrong_line(bad: &BadTenantLine) -> ApiError {
-    let field = match bad.field.is_empty() {
-        true => format!("line {}", bad.line),
-        false => format!("line {}: {}", bad.line, bad.field),
+    let field = match (&bad.fault, &*bad.field) {
+        (LineFault::Empty(_) | LineFault::HeadAlone, _) => "body".to_owned(),
+        (_, "") => format!("line {}", bad.line),
+        (_, field) => format!("line {}: {field}", bad.line),
     };
     ApiError::invalid(field, bad.to_string())
 }

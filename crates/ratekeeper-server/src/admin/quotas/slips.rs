@@ -2,7 +2,9 @@
 
 use ratekeeper_core::Timestamp;
 use ratekeeper_quota::{HIDDEN, QuotaStore, Written};
-use ratekeeper_rules::{Dated, Domain, Entry, LEVEL_KEYS, OverrideDescriptor, RuleSet, nearest};
+use ratekeeper_rules::{
+    Dated, Domain, Entry, LEVEL_KEYS, OverrideDescriptor, RuleSet, WHOLE_TENANT, nearest,
+};
 
 /// The warnings about a change that was `written`; `name` is the tenant's value, if it was named.
 pub(super) async fn warnings(
@@ -19,6 +21,17 @@ pub(super) async fn warnings(
     if !written.was_known {
         warnings.extend(unseen(written, name, store, rules).await);
     }
+    let id = &written.record.id;
+    if let Some(name) = name.filter(|name| rules.is_tenant_in_no_path(&id.domain, name)) {
+        let shown = if id.shown == HIDDEN {
+            "this tenant"
+        } else {
+            name
+        };
+        warnings.push(format!(
+            "no service level finds {shown} by its path: names in paths are compared in lower case"
+        ));
+    }
     let (before, after) = (&written.before, &written.record.quotas);
     for plan in after
         .plans
@@ -27,7 +40,7 @@ pub(super) async fn warnings(
     {
         warnings.extend(ended(&format!("plan {}", plan.plan), plan, now));
     }
-    let domain = rules.domain(&written.record.id.domain);
+    let domain = rules.domain(&id.domain);
     for own in after
         .overrides
         .iter()
@@ -35,7 +48,10 @@ pub(super) async fn warnings(
     {
         let descriptor = &own.descriptor;
         warnings.extend(ended(&format!("override of {descriptor}"), own, now));
-        warnings.extend(domain.and_then(|domain| no_rule(descriptor, domain, rules)));
+        let slip = domain.and_then(|domain| {
+            own_entry(descriptor, domain).or_else(|| no_rule(descriptor, domain, rules))
+        });
+        warnings.extend(slip);
     }
     warnings
 }
@@ -72,20 +88,37 @@ async fn unseen(
     Some(text)
 }
 
+/// The warning about a descriptor with the entry that names the tenant, which comes before all that overrides are for.
+fn own_entry(descriptor: &OverrideDescriptor, domain: &Domain) -> Option<String> {
+    let tenant = domain.tenant()?;
+    let entries = entries(descriptor, tenant);
+    let is_own = entries.iter().skip(1).any(|entry| entry.key == tenant);
+    // Rules may have the key twice.
+    (is_own && !domain.walk(&entries).is_complete()).then(|| format!(
+        "override of {descriptor}: {tenant} is the tenant's own entry, and an override names the entries behind it: it \
+         never holds; leave that entry out, or write {WHOLE_TENANT} for the tenant as a whole"
+    ))
+}
+
+/// The entries of a request that has a tenant's and, behind it, those of a descriptor.
+fn entries<'a>(descriptor: &'a OverrideDescriptor, tenant: &'a str) -> Vec<Entry<'a>> {
+    let own = Entry {
+        key: tenant,
+        value: "",
+    };
+    let parts = descriptor
+        .iter()
+        .map(|entry| entry.split_once(':').unwrap_or((entry, "")));
+    let parts = parts.map(|(key, value)| Entry { key, value });
+    std::iter::once(own).chain(parts).collect()
+}
+
 /// The warning about a descriptor that no rule has: it is a limit of this tenant alone.
 fn no_rule(descriptor: &OverrideDescriptor, domain: &Domain, rules: &RuleSet) -> Option<String> {
     let tenant = domain.tenant()?;
     // Below another entry, the rules do not begin with the tenant's.
     let begins_with_tenant = domain.nodes().iter().any(|node| node.key() == tenant);
-    let parts = descriptor
-        .iter()
-        .map(|entry| entry.split_once(':').unwrap_or((entry, "")));
-    let own = Entry {
-        key: tenant,
-        value: "",
-    };
-    let parts = parts.map(|(key, value)| Entry { key, value });
-    let entries: Vec<Entry<'_>> = std::iter::once(own).chain(parts).collect();
+    let entries = entries(descriptor, tenant);
     let is_level = entries
         .get(1)
         .is_some_and(|entry| entry.key == LEVEL_KEYS[0]);
