@@ -4,8 +4,9 @@ import { count, decision, failure, limitDecided, limitJson, limitQuestion, limit
 import { isObject, list, object, questionJson, ServiceError, text } from "./answers.ts";
 import type { Decision, IdentifierLimit, Json, LimitResult, Question } from "./answers.ts";
 import { allowAll, type Fallback } from "./fallback.ts";
-import { sleep, type Fetch } from "./fetch.ts";
+import type { Fetch } from "./fetch.ts";
 import { TIMER_MAX_MS } from "./gate.ts";
+import { Unanswered } from "./unanswered.ts";
 
 export interface ServiceOptions {
   /** URLs of the services, such as `http://127.0.0.1:8080`. Each is asked while those before it do not answer. */
@@ -54,6 +55,7 @@ interface Endpoint {
 export class Ratekeeper {
   readonly #endpoints: readonly Endpoint[];
   readonly #options: ServiceOptions;
+  readonly #unanswered = new Unanswered();
 
   constructor(options: ServiceOptions) {
     const urls = typeof options.endpoints === "string" ? [options.endpoints] : options.endpoints;
@@ -101,7 +103,7 @@ export class Ratekeeper {
     } catch (error) {
       if (!isAway(error)) throw error;
       // The service may have granted it all the same.
-      if (!wasNotDone(error as ServiceError)) void this.#giveBack(body);
+      if (!wasNotDone(error as ServiceError)) this.#unanswered.add(body, (late) => this.#giveBack(late));
       return { decision: this.#fallback(question), permit: undefined };
     }
     const token = text(answer["permit"]);
@@ -230,18 +232,15 @@ export class Ratekeeper {
     throw new ServiceError("AWAY", `the rate limit service at ${url} cannot answer: ${refusal.message}`, response.status, undefined, refusal);
   }
 
-  /** Finds out whether a permit was granted in an answer that did not come, and releases it. */
-  async #giveBack(body: Json): Promise<void> {
-    for (const pause of [100, 1000, 5000]) {
-      await sleep(pause);
-      try {
-        const permit = text((await this.#call("acquire", body, "harmless"))["permit"]);
-        if (permit) await this.release(permit);
-        return;
-      } catch (error) {
-        // Refused: there is nothing to give back. It ends by itself otherwise.
-        if (!isAway(error)) return;
-      }
+  /** Finds out whether a permit was granted in an answer that did not come, and releases it; false without an answer. */
+  async #giveBack(body: Json): Promise<boolean> {
+    try {
+      const permit = text((await this.#call("acquire", body, "harmless"))["permit"]);
+      if (permit) await this.release(permit);
+      return true;
+    } catch (error) {
+      // Refused: there is nothing to give back. It ends by itself otherwise.
+      return !isAway(error);
     }
   }
 }

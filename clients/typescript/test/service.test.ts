@@ -323,6 +323,40 @@ test("a permit that was granted in an answer that came late is given back", asyn
   assert.deepEqual(await released.promise, { permit: "late" });
 });
 
+test("permits of many answers that did not come are looked for one after another", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const settled = async (): Promise<void> => { for (let turns = 0; turns < 100; turns++) await new Promise((resolve) => setImmediate(resolve)); };
+  const [keys, released]: [string[], unknown[]] = [[], []];
+  let isAway = true;
+  const fetch: Fetch = async (input, init) => {
+    const body = JSON.parse(String(init?.body)) as { idempotency_key: string; permit: string };
+    if (String(input).endsWith("/release")) {
+      released.push(body.permit);
+      return json({ was_held: true });
+    }
+    keys.push(body.idempotency_key);
+    if (isAway) throw new TypeError("fetch failed");
+    return json({ ...ALLOW, permit: body.idempotency_key, expires_after_ms: 60_000 });
+  };
+  const service = new Ratekeeper({ endpoints: "http://one.test", fetch });
+  for (let acquires = 0; acquires < 50; acquires++) await service.acquire(QUESTION);
+  const wanted = keys.slice();
+  assert.equal(wanted.length, 50);
+  // While the service is away it is asked ever more seldom, and not for all of them.
+  for (const [pause, asked] of [[200, 1], [1000, 2], [5000, 3]] as const) {
+    t.mock.timers.tick(pause);
+    await settled();
+    assert.equal(keys.length, 50 + asked);
+  }
+  isAway = false;
+  t.mock.timers.tick(5000);
+  for (let ticks = 0; ticks < 1000 && released.length < 50; ticks++) {
+    await new Promise((resolve) => setImmediate(resolve));
+    t.mock.timers.tick(10);
+  }
+  assert.deepEqual(released, wanted);
+});
+
 test("headers of a decision are those of the IETF draft", () => {
   const plain = allowAll(QUESTION);
   assert.deepEqual(rateLimitHeaders(plain), []);

@@ -32,6 +32,7 @@ from ._answers import (
 )
 from ._fallback import Fallback, LocalLimit, LocalLimits, allow_all, deny_all
 from ._timeouts import extensions
+from ._unanswered import Unanswered
 
 __all__ = [
     "Acquired",
@@ -124,6 +125,7 @@ class _Calls:
         self._endpoints = [_Endpoint(url.rstrip("/")) for url in urls]
         self._timeout = timeout
         self._fallback = fallback
+        self._unanswered = Unanswered()
 
     def _call(self, path: str, body: Json, is_harmless: bool, deadline: Optional[float] = None) -> _Steps[Json]:
         """Calls one service after another until one answers."""
@@ -205,20 +207,30 @@ class _Calls:
         body = {name: part for name, part in question.json().items() if name != "wait_ms_max"}
         yield from self._call("refund", {**body, "idempotency_key": key} if key else body, key is not None)
 
-    def _give_back(self, body: Json) -> _Steps[None]:
-        """Finds out whether a permit was granted in an answer that did not come, and releases it."""
-        for pause in (0.1, 1.0, 5.0):
-            yield pause
-            try:
-                permit = text((yield from self._call("acquire", body, True)).get("permit"))
-                if permit:
-                    yield from self._release(permit)
-                return
-            except _Away:
-                continue
-            except ServiceError:
-                # Refused: there is nothing to give back. It ends by itself otherwise.
-                return
+    def _give_back(self) -> _Steps[None]:
+        """Finds out whether permits were granted in answers that did not come, and releases them."""
+        try:
+            while (first := self._unanswered.first()) is not None:
+                pause, body = first
+                yield pause
+                yield from self._give_back_one(body)
+        except BaseException:
+            # Cancelled, or stopped with the client.
+            self._unanswered.stopped()
+            raise
+
+    def _give_back_one(self, body: Json) -> _Steps[None]:
+        try:
+            permit = text((yield from self._call("acquire", body, True)).get("permit"))
+            if permit:
+                yield from self._release(permit)
+        except _Away:
+            self._unanswered.missed()
+            return
+        except ServiceError:
+            # Refused: there is nothing to give back. It ends by itself otherwise.
+            pass
+        self._unanswered.done(body)
 
     def _keep(self, permit: _Held, expires_after: float) -> _Steps[None]:
         """Renews a permit every third of its time."""
@@ -374,8 +386,8 @@ class Ratekeeper(_Calls):
             answer = self._run(self._acquire(body))
         except _Away as away:
             # The service may have granted it all the same.
-            if not away.was_not_done:
-                self._start(self._give_back(body), self._closed)
+            if not away.was_not_done and self._unanswered.add(body):
+                self._start(self._give_back(), self._closed)
             return Acquired(self._fallback(question), None)
         token = text(answer.get("permit"))
         permit = Permit(self, token, _expiry(answer)) if token else None
@@ -533,11 +545,11 @@ class AsyncRatekeeper(_Calls):
         try:
             answer = await self._run(self._acquire(body))
         except asyncio.CancelledError:
-            self._start(self._give_back(body))
+            self._look_for(body)
             raise
         except _Away as away:
             if not away.was_not_done:
-                self._start(self._give_back(body))
+                self._look_for(body)
             return Acquired(self._fallback(question), None)
         token = text(answer.get("permit"))
         permit = AsyncPermit(self, token, _expiry(answer)) if token else None
@@ -599,6 +611,10 @@ class AsyncRatekeeper(_Calls):
                     step = next(steps)
         except StopIteration as done:
             return cast(_T, done.value)
+
+    def _look_for(self, body: Json) -> None:
+        if self._unanswered.add(body):
+            self._start(self._give_back())
 
     def _start(self, steps: _Steps[None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(self._run(steps))
