@@ -9,7 +9,7 @@ import unittest
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from math import ceil, inf
-from typing import Any, Callable, Iterator, Mapping, Optional, Union, cast
+from typing import Any, AsyncIterator, Callable, Iterator, Mapping, Optional, Union, cast
 from unittest import mock
 
 import httpx
@@ -19,7 +19,7 @@ from urllib3 import Timeout
 
 from ratekeeper import Event, Gate, Options, RateLimitError
 from ratekeeper.httpx import AsyncRateLimitTransport, RateLimitTransport
-from ratekeeper.requests import mount
+from ratekeeper.requests import RateLimitAdapter, mount
 
 URL = "http://api.test/users/1"
 Answer = tuple[int, Mapping[str, str]]
@@ -210,6 +210,39 @@ class Httpx(unittest.TestCase):
                 ask(server, replace(options, on_event=paced))
             self.assertEqual(ask(server, options), 200)
 
+    def test_an_answer_whose_event_is_not_taken_is_closed(self) -> None:
+        closed: list[bool] = []
+
+        class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
+            def __iter__(self) -> Iterator[bytes]:
+                yield b"x"
+
+            async def __aiter__(self) -> AsyncIterator[bytes]:
+                yield b"x"
+
+            def close(self) -> None:
+                closed.append(True)
+
+            async def aclose(self) -> None:
+                closed.append(True)
+
+        class Open(Server):
+            def next(self) -> httpx.Response:
+                return httpx.Response(super().next().status_code, stream=Body())
+
+        for ask in self.both():
+            for kind, options in (("answered", {}), ("retry", {}), ("gave-up", {"budget": 1.0, "backoff": 20.0, "random": lambda: 1.0})):
+
+                def fail(event: Event, kind: str = kind) -> None:
+                    if event.type == kind:
+                        raise KeyError("no such metric")
+
+                closed.clear()
+                server = Open((503, {}))
+                with self.assertRaises(KeyError):
+                    ask(server, soon(on_event=fail, **options))
+                self.assertEqual((len(server.bodies), closed), (1, [True]), kind)
+
     def test_events_tell_what_was_waited_for_and_what_was_understood(self) -> None:
         for ask in self.both():
             events: list[Event] = []
@@ -296,6 +329,20 @@ class Requests(unittest.TestCase):
                 return (await client.get(self.url)).status_code
 
         self.assertEqual(asyncio.run(ask()), 200)
+
+    def test_a_connection_whose_answer_s_event_is_not_taken_is_free_again(self) -> None:
+        def fail(event: Event) -> None:
+            raise KeyError("no such metric")
+
+        adapter = RateLimitAdapter(Options(on_event=fail), pool_maxsize=1)
+        with requests.Session() as session:
+            session.mount("http://", adapter)
+            Handler.answers = [OK]
+            with self.assertRaises(KeyError):
+                session.get(self.url, stream=True)
+            pools: Any = adapter.poolmanager.pools
+            (pool,) = (pools[key] for key in pools.keys())
+            self.assertEqual(pool.pool.qsize(), 1)
 
     def test_a_refused_connection_is_raised_in_the_end(self) -> None:
         self.server.server_close()

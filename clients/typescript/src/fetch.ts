@@ -33,7 +33,7 @@ export interface FetchOptions {
   readonly backoff?: { readonly baseMs?: number; readonly maxMs?: number };
   /** Names whose limits a request counts towards: by default its origin and credentials, and its method and path without IDs. */
   readonly lane?: (url: URL, method: string, headers: Headers) => Lane;
-  /** Is told what happens. */
+  /** Is told what happens. What it throws ends the request, and reaches the caller. */
   readonly onEvent?: (event: FetchEvent) => void;
   /** Numbers from 0 to 1; `Math.random` by default. */
   readonly random?: () => number;
@@ -86,13 +86,17 @@ class Client {
         await sleep(wait, signal);
         continue;
       }
-      const answer = this.#learn(response, lane, ticket, performance.now() - begun);
-      const { info } = answer;
-      if (!info.denied && !PASSING_FAULTS.has(response.status)) return response;
-      const wait = isLast ? undefined : this.#again(lane, attempt, answer, deadline);
+      let wait: number | undefined;
+      try {
+        const answer = this.#learn(response, lane, ticket, performance.now() - begun);
+        const mayPass = answer.info.denied || PASSING_FAULTS.has(response.status);
+        wait = isLast || !mayPass ? undefined : this.#again(lane, attempt, answer, deadline);
+      } catch (error) {
+        letGo(response);
+        throw error;
+      }
       if (wait === undefined) return response;
-      // Its connection need not wait too. That may have broken off.
-      response.body?.cancel().catch(() => {});
+      letGo(response);
       if (wait > 0) await sleep(wait, signal);
     }
   }
@@ -182,6 +186,11 @@ export function defaultLane(url: URL, method: string, headers: Headers): Lane {
 /** A path's segment, or `*` for a number, a UUID or a long string with digits. */
 function template(segment: string): string {
   return /^\d+$|^[0-9a-f-]{16,}$/i.test(segment) || (segment.length >= 16 && /\d/.test(segment)) ? "*" : segment;
+}
+
+/** Frees the connection of an answer that nobody gets. It may have broken off. */
+function letGo(response: Response): void {
+  response.body?.cancel().catch(() => {});
 }
 
 /** True unless the body is a stream, which can be sent once. */

@@ -100,6 +100,16 @@ test("the body of an answer that is tried again is let go at once, and its end d
   assert.equal((await createFetch({ fetch: ending.fetch, ...soon, onEvent })(URL_1)).status, 200);
 });
 
+test("an answer whose event is not taken is let go", async () => {
+  for (const [type, more] of [["answered", {}], ["retry", soon], ["gave-up", { budgetMs: 1000, backoff: { baseMs: 20_000 }, random: () => 1 }]] as const) {
+    let cancelled = 0;
+    const { fetch, calls } = server(() => new Response(new ReadableStream({ cancel: () => { cancelled += 1; } }), { status: 503 }));
+    const onEvent = (event: FetchEvent): void => { if (event.type === type) throw new Error("no such metric"); };
+    await assert.rejects(createFetch({ fetch, onEvent, ...more })(URL_1), /no such metric/);
+    assert.deepEqual([cancelled, calls.length], [1, 1], type);
+  }
+});
+
 test("a wait beyond the budget of time is not begun", async () => {
   for (const gate of [new Gate(), false] as const) {
     const events: FetchEvent[] = [];

@@ -72,7 +72,7 @@ class Options:
     lane: Callable[[str, str, Mapping[str, str]], Lane] = default_lane
     """Names whose limits a request counts towards, from its URL, method and headers."""
     on_event: Optional[Callable[[Event], object]] = None
-    """Is told what happens."""
+    """Is told what happens. What it raises ends the request, and reaches the caller."""
     random: Callable[[], float] = random.random
     """Numbers from 0 to 1."""
 

@@ -59,9 +59,14 @@ class RateLimitAdapter(HTTPAdapter):
                 if wait is None:
                     raise
             else:
-                info = read_rate_limit_info(response.status_code, list(response.raw.headers.items()))
-                attempts.answered(ticket, info, response.status_code)
-                wait = attempts.again(is_repeatable, response.status_code, info)
+                try:
+                    info = read_rate_limit_info(response.status_code, list(response.raw.headers.items()))
+                    attempts.answered(ticket, info, response.status_code)
+                    wait = attempts.again(is_repeatable, response.status_code, info)
+                except BaseException:
+                    # A listener's: nobody gets the answer, which holds a connection.
+                    response.close()
+                    raise
                 if wait is None:
                     return response
                 response.close()
