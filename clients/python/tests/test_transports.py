@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 import unittest
+from contextlib import suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from math import ceil, inf
@@ -343,6 +344,44 @@ class Requests(unittest.TestCase):
             pools: Any = adapter.poolmanager.pools
             (pool,) = (pools[key] for key in pools.keys())
             self.assertEqual(pool.pool.qsize(), 1)
+
+    def test_the_head_of_an_answer_comes_within_the_budget_however_many_parts_it_has(self) -> None:
+        apart = threading.Event()
+
+        class Trickling(Handler):
+            def do_GET(self) -> None:
+                with suppress(ConnectionError):
+                    for byte in b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n":
+                        apart.wait(0.1)
+                        self.wfile.write(bytes([byte]))
+
+        self.server.RequestHandlerClass = Trickling
+        for options, timeout in ((Options(budget=0.5), None), (Options(budget=0.5), 30), (Options(budget=0.5, gate=False), (30, None))):
+            begun = time.monotonic()
+            with mount(requests.Session(), options) as session, self.assertRaises(requests.Timeout):
+                session.get(self.url, timeout=timeout)
+            self.assertLess(time.monotonic() - begun, 2)
+        apart.set()
+
+    def test_a_body_has_the_time_that_its_caller_gives_it(self) -> None:
+        goes_on = threading.Event()
+
+        class Late(Handler):
+            def do_GET(self) -> None:
+                self.send_response(200)
+                self.send_header("content-length", "4")
+                self.end_headers()
+                goes_on.wait(1.5)
+                self.wfile.write(b"late")
+
+        self.server.RequestHandlerClass = Late
+        timeouts: list[Any] = [None, 30, Timeout(connect=5), Timeout(total=30)]
+        for timeout in timeouts:
+            with mount(requests.Session(), Options(budget=0.5)) as session:
+                self.assertEqual(session.get(self.url, timeout=timeout).text, "late")
+        with mount(requests.Session(), Options(budget=30)) as session, self.assertRaises(requests.ConnectionError):
+            session.get(self.url, timeout=0.2)
+        goes_on.set()
 
     def test_a_refused_connection_is_raised_in_the_end(self) -> None:
         self.server.server_close()
