@@ -11,7 +11,7 @@ import { fill, fold, h, say } from "./dom";
 import { explainer, suggestDomain } from "./explain";
 import { unusualGrowth } from "./growth";
 import { health, healthLine, isFaulty, limited, Rates, rules, silence, tiles, troubles } from "./panels";
-import { debts, missing, nodes, Plans, quotaDatabase, regions, shards } from "./stores";
+import { Calls, debts, missing, nodes, Plans, quotaDatabase, regions, shards } from "./stores";
 import type { Breaker, Denials, Second, State, Top } from "./types";
 import { moment } from "./words";
 
@@ -45,6 +45,7 @@ const missingList = h("div", {});
 
 const history = new History();
 const rates = new Rates();
+const calls = new Calls();
 const plans = new Plans();
 /** The keys of all nodes, and who these are; null before they were asked for. */
 let fleet: Top | null = null;
@@ -210,8 +211,12 @@ function take(next: State): void {
   const before = shown.latest;
   shown.latest = next;
   shown.heardAt = Date.now();
-  rates.take(next);
   history.push(next.second);
+  // Of a new process, all counts are new.
+  const isSame = before !== null && before.node.started_at === next.node.started_at;
+  const ms = isSame ? history.msSince(before.second) : 0;
+  rates.take(next, ms);
+  calls.take(next, ms);
   say(name, `${next.node.name || "this node"} · ${next.node.version}`);
   connection(next.node.state === "serving" ? "good" : "bad", next.node.state === "serving" ? "live" : next.node.state);
   troubles(trouble, next);
@@ -220,7 +225,7 @@ function take(next: State): void {
   sayHealth(next);
   missing(missingList, next);
   for (const [, body, isThere] of optional) body.closest("section")?.toggleAttribute("hidden", !isThere(next));
-  shards(shardList, next, before);
+  shards(shardList, next, calls);
   debts(debtList, next);
   plans.take(next);
   plans.show(planList, next);
@@ -285,11 +290,10 @@ function event(kind: string, data: string): void {
   } else if (kind === "state") {
     take(parsed<State>(data));
   } else if (kind === "breakers" && shown.latest !== null) {
-    const before = shown.latest;
-    shown.latest = { ...before, breakers: JSON.parse(data) as Breaker[] };
+    shown.latest = { ...shown.latest, breakers: JSON.parse(data) as Breaker[] };
     troubles(trouble, shown.latest);
     sayHealth(shown.latest);
-    shards(shardList, shown.latest, before);
+    shards(shardList, shown.latest, calls);
   } else if (kind === "end") {
     silent("the node is shutting down");
   }

@@ -174,19 +174,20 @@ export class Rates {
   private before = new Map<string, Rule["counts"]>();
   private rates = new Map<string, { allowed: number; denied: number; shadow: number }>();
 
-  take(state: State): void {
-    const now = new Map<string, Rule["counts"]>();
-    const since = (value: number, before: number): number => perSecond(Math.max(0, value - before), state.second);
+  /** Takes a state that comes `ms` milliseconds after the one before; 0 if that is unknown. */
+  take(state: State, ms: number): void {
+    const since = (value: number, before: number): number => (ms > 0 ? (Math.max(0, value - before) * 1_000) / ms : 0);
+    const [now, rates] = [new Map<string, Rule["counts"]>(), new Map<string, ReturnType<Rates["of"]>>()];
     for (const { id, counts } of state.rules) {
       const before = this.before.get(id) ?? counts;
-      this.rates.set(id, {
+      rates.set(id, {
         allowed: since(counts.allowed, before.allowed),
         denied: since(counts.denied, before.denied),
         shadow: since(counts.shadow_denied, before.shadow_denied),
       });
       now.set(id, counts);
     }
-    this.before = now;
+    [this.before, this.rates] = [now, rates];
   }
 
   of(rule: Rule): { allowed: number; denied: number; shadow: number } {

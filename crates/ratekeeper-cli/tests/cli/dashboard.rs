@@ -6,9 +6,10 @@ use crate::support::{self, Ratekeeper, run, url, write};
 use page::{Page, under_load};
 use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::keep_alive::HttpConnection;
-use ratekeeper_testkit::process::eventually;
+use ratekeeper_testkit::process::{eventually, output_of};
 use ratekeeper_testkit::ratekeeper::Args;
 use ratekeeper_testkit::redis::Server;
+use ratekeeper_testkit::repository;
 use serde_json::json;
 use std::iter;
 use std::path::Path;
@@ -51,6 +52,13 @@ fn serve(folder: &Path, more: &[&str]) -> Ratekeeper {
         .rules(RULES)
         .args("--node-name node-1");
     setup.args(more).start()
+}
+
+#[test]
+fn what_the_page_reckons_is_right() {
+    let mut node = Command::new("node");
+    node.args(["--test", "tests/parts.test.mjs"]);
+    output_of(node.current_dir(repository().join("dashboard")));
 }
 
 #[test]
