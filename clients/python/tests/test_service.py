@@ -120,6 +120,27 @@ class Calls(unittest.TestCase):
             self.assertEqual((first.success, second.success, second.degraded), (True, False, True))
             self.assertGreater(second.reset, time.time() * 1000)
 
+    def test_an_endpoint_that_is_no_url_of_http_is_refused_at_once(self) -> None:
+        """The fallback would let everything pass, for ever."""
+        for url in ("localhost:8080", "10.0.0.1", "", "grpc://one.test", "http://", "http:///v1", "http://one.test:port"):
+            for kind in (Ratekeeper, AsyncRatekeeper):
+                with self.assertRaisesRegex(ValueError, "^endpoints: .* is no URL of http or https"):
+                    kind(["http://one.test", url])
+
+    def test_an_empty_key_is_none(self) -> None:
+        calls: list[Call] = [
+            lambda one: one.check(QUESTION, idempotency_key=""),
+            lambda one: one.reserve(QUESTION, 5, idempotency_key=""),
+        ]
+        for ask in self.both():
+            services = Services({"one.test": broken, "two.test": ok()})
+            decision, reserved = ask(services, *calls)
+            self.assertEqual((decision, reserved.decision), (allow_all(QUESTION), allow_all(QUESTION)))
+            with self.assertRaises(ServiceError):
+                ask(services, lambda one: one.refund(QUESTION, idempotency_key=""))
+            self.assertEqual(services.asked, [f"one.test/v1/{path}" for path in ("check", "reserve", "refund")])
+            self.assertFalse(any("idempotency_key" in body for body in services.bodies))
+
     def test_a_service_that_refuses_connections_is_passed_over_and_asked_last(self) -> None:
         for ask in self.both():
             services = Services({"one.test": refused, "two.test": ok()})

@@ -60,7 +60,7 @@ export class Ratekeeper {
   constructor(options: ServiceOptions) {
     const urls = typeof options.endpoints === "string" ? [options.endpoints] : options.endpoints;
     if (urls.length === 0) throw new TypeError("endpoints: there is no service to ask");
-    this.#endpoints = urls.map((url) => ({ url: new URL(url).href.replace(/\/$/, ""), misses: 0, downUntil: 0 }));
+    this.#endpoints = urls.map((url) => ({ url: checked(url), misses: 0, downUntil: 0 }));
     this.#options = options;
   }
 
@@ -133,7 +133,7 @@ export class Ratekeeper {
   /** Charges the most that the work can cost, `hits`; `commit` or `cancel` settles it within `ttlMs`. */
   async reserve(question: Question, hits: number, options: { ttlMs?: number; idempotencyKey?: string } = {}): Promise<Reserved> {
     const { ttlMs, idempotencyKey } = options;
-    const body = { ...questionJson(question), hits, ttl_ms: ttlMs, idempotency_key: idempotencyKey };
+    const body = { ...questionJson(question), hits, ttl_ms: ttlMs, idempotency_key: idempotencyKey || undefined };
     const answer = await this.#ask("reserve", body, idempotencyKey ? "harmless" : "charged");
     if (answer) return { decision: decision(answer), reservation: text(answer["reservation"]) };
     const costly = question.descriptors.map((descriptor) => ({ hits, ...descriptor }));
@@ -153,7 +153,7 @@ export class Ratekeeper {
   /** Gives back the hits of the descriptors, as far as they still count; with a key once in five minutes. */
   async refund(question: Question, idempotencyKey?: string): Promise<void> {
     const { waitMsMax: _, ...rest } = question;
-    await this.#call("refund", { ...questionJson(rest), idempotency_key: idempotencyKey }, idempotencyKey ? "harmless" : "charged");
+    await this.#call("refund", { ...questionJson(rest), idempotency_key: idempotencyKey || undefined }, idempotencyKey ? "harmless" : "charged");
   }
 
   #fallback(question: Question): Decision {
@@ -296,6 +296,14 @@ export class Permit implements AsyncDisposable {
     const timer = this.#timer as { unref?: () => void };
     timer.unref?.();
   }
+}
+
+/** An endpoint without a slash at its end. */
+function checked(endpoint: string): string {
+  const url = URL.canParse(endpoint) ? new URL(endpoint) : undefined;
+  if (url?.protocol === "http:" || url?.protocol === "https:") return url.href.replace(/\/$/, "");
+  // The fallback would decide for ever.
+  throw new TypeError(`endpoints: ${JSON.stringify(endpoint)} is no URL of http or https, such as http://127.0.0.1:8080`);
 }
 
 function isAway(error: unknown): boolean {

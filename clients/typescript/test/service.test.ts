@@ -65,6 +65,23 @@ test("the fallback decides about identifiers too", async () => {
   assert.ok(late.reset > Date.now());
 });
 
+test("an endpoint that is no URL of HTTP is refused at once: the fallback would let everything pass, for ever", () => {
+  for (const url of ["localhost:8080", "10.0.0.1", "", "grpc://one.test", "http://", "http://one.test:port"]) {
+    assert.throws(() => new Ratekeeper({ endpoints: ["http://one.test", url] }), { name: "TypeError", message: /^endpoints: .* is no URL of http or https/ });
+  }
+});
+
+test("an empty key is none", async () => {
+  const broken = (): never => { throw new TypeError("fetch failed"); };
+  const { fetch, asked, bodies } = services({ "one.test": broken, "two.test": () => json(ALLOW) });
+  const service = new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch });
+  assert.deepEqual(await service.check(QUESTION, ""), allowAll(QUESTION));
+  assert.deepEqual((await service.reserve(QUESTION, 5, { idempotencyKey: "" })).decision, allowAll(QUESTION));
+  await assert.rejects(service.refund(QUESTION, ""), { code: "AWAY" });
+  assert.deepEqual(asked, ["one.test/v1/check", "one.test/v1/reserve", "one.test/v1/refund"]);
+  assert.ok(bodies.every((body) => !("idempotency_key" in (body as object))));
+});
+
 test("a service that refuses connections is passed over, and asked last for a second", async () => {
   const { fetch, asked } = services({ "one.test": refused, "two.test": () => json(ALLOW) });
   const service = new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch });

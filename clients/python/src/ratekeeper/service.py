@@ -122,7 +122,7 @@ class _Calls:
         urls = [endpoints] if isinstance(endpoints, str) else endpoints
         if not urls:
             raise ValueError("endpoints: there is no service to ask")
-        self._endpoints = [_Endpoint(url.rstrip("/")) for url in urls]
+        self._endpoints = [_Endpoint(_checked(url).rstrip("/")) for url in urls]
         self._timeout = timeout
         self._fallback = fallback
         self._unanswered = Unanswered()
@@ -152,6 +152,7 @@ class _Calls:
 
     def _check(self, question: Question, key: Optional[str]) -> _Steps[Decision]:
         body: Json = {**question.json(), "standing": True}
+        key = key or None
         try:
             body = {**body, "idempotency_key": key} if key else body
             return Decision.read((yield from self._call("check", body, key is not None)))
@@ -192,6 +193,7 @@ class _Calls:
         return _expiry((yield from self._call("renew", {"permit": permit}, True)))
 
     def _reserve(self, question: Question, hits: int, ttl_ms: Optional[int], key: Optional[str]) -> _Steps[Reserved]:
+        key = key or None
         more = {"hits": hits, "ttl_ms": ttl_ms, "idempotency_key": key}
         body = {**question.json(), **{name: part for name, part in more.items() if part is not None}}
         try:
@@ -205,7 +207,7 @@ class _Calls:
 
     def _refund(self, question: Question, key: Optional[str]) -> _Steps[None]:
         body = {name: part for name, part in question.json().items() if name != "wait_ms_max"}
-        yield from self._call("refund", {**body, "idempotency_key": key} if key else body, key is not None)
+        yield from self._call("refund", {**body, "idempotency_key": key} if key else body, bool(key))
 
     def _give_back(self) -> _Steps[None]:
         """Finds out whether permits were granted in answers that did not come, and releases them."""
@@ -306,6 +308,18 @@ def _read(endpoint: _Endpoint, status: int, answer: bytes) -> Json:
     away = _Away(endpoint, str(refusal), status == 503 and refusal.code in _NOT_DONE, status)
     away.reason = refusal.code
     raise away from refusal
+
+
+def _checked(url: str) -> str:
+    try:
+        parts = httpx.URL(url)
+        is_one = parts.scheme in ("http", "https") and parts.host != ""
+    except httpx.InvalidURL:
+        is_one = False
+    if not is_one:
+        # The fallback would decide for ever.
+        raise ValueError(f"endpoints: {url!r} is no URL of http or https, such as http://127.0.0.1:8080")
+    return url
 
 
 def _closed() -> ServiceError:
