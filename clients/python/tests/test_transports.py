@@ -18,7 +18,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3 import Timeout
 
-from ratekeeper import Event, Gate, Options, RateLimitError
+from ratekeeper import Event, Gate, Lane, Options, RateLimitError, default_lane
 from ratekeeper.httpx import AsyncRateLimitTransport, RateLimitTransport
 from ratekeeper.requests import RateLimitAdapter, mount
 
@@ -247,14 +247,29 @@ class Httpx(unittest.TestCase):
     def test_events_tell_what_was_waited_for_and_what_was_understood(self) -> None:
         for ask in self.both():
             events: list[Event] = []
-            told = (200, {"ratelimit-policy": '"s";q=1;w=1', "ratelimit": '"s";r=0;t=1'})
+            used = (200, {"ratelimit-policy": '"s";q=1;w=1', "ratelimit": '"s";r=0;t=1'})
             options = Options(gate=Gate(), on_event=events.append)
-            ask(Server(told), options)
-            ask(Server(told), options)
-            self.assertEqual([event.type for event in events], ["answered", "paced", "answered"])
-            info = events[0].info
+            ask(Server(used), options)
+            ask(Server(used), options)
+            # A busy machine may hold up any of them for a moment.
+            told = [event for event in events if event.type != "paced" or event.waited > 0.9]
+            self.assertEqual([event.type for event in told], ["answered", "paced", "answered"])
+            info = told[0].info
             self.assertEqual(info.limits[0].remaining if info else None, 0)
-            self.assertGreater(events[1].waited, 0.9)
+
+
+class Lanes(unittest.TestCase):
+    def test_callers_are_told_apart_by_their_credentials_which_no_event_tells(self) -> None:
+        def lane(**headers: str) -> Lane:
+            return default_lane(URL, "GET", {name.replace("_", "-"): value for name, value in headers.items()})
+
+        one, other = "Bearer sk-secret-1", "Bearer sk-secret-2"
+        lanes = [lane(), lane(Authorization=one), lane(authorization=other), lane(x_api_key=one), lane(api_key=one)]
+        self.assertEqual(len(set(lanes)), len(lanes))
+        self.assertEqual(lane(authorization=one), lane(Authorization=one))
+        self.assertNotIn("secret", repr(lanes))
+        self.assertEqual(default_lane(URL.replace("api", "ann:secret@api"), "GET", {}), lane())
+        self.assertIn("api.test", lanes[1].budget)
 
 
 class Handler(BaseHTTPRequestHandler):

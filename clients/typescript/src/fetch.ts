@@ -177,9 +177,27 @@ function toldMs(info: RateLimitInfo): number {
 /** Credentials by which servers tell who calls. */
 const CREDENTIALS = ["authorization", "x-api-key", "api-key"];
 
-/** One budget for each origin and credential, and one route for each method and path, IDs left out. */
+/** The most credentials that have a mark; the least recently used ones get another one. */
+const MARKS_MAX = 1000;
+const marks = new Map<string, string>();
+let marked = 0;
+
+/** What stands for a credential in this process. */
+function markOf(credential: string): string {
+  if (credential === "") return "";
+  const mark = marks.get(credential) ?? String(++marked);
+  marks.delete(credential);
+  marks.set(credential, mark);
+  if (marks.size > MARKS_MAX) marks.delete(marks.keys().next().value ?? "");
+  return mark;
+}
+
+/**
+ * One budget for each origin and credential, and one route for each method and path, IDs left out. Events tell of lanes: a
+ * mark stands for each credential.
+ */
 export function defaultLane(url: URL, method: string, headers: Headers): Lane {
-  const credentials = CREDENTIALS.map((name) => headers.get(name) ?? "");
+  const credentials = CREDENTIALS.map((name) => markOf(headers.get(name) ?? ""));
   return { budget: JSON.stringify([url.origin, ...credentials]), route: `${method} ${url.pathname.split("/").map(template).join("/")}` };
 }
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createFetch, Gate, RateLimitError, type FetchEvent, type FetchOptions } from "../src/index.ts";
+import { createFetch, defaultLane, Gate, RateLimitError, type FetchEvent, type FetchOptions, type Lane } from "../src/index.ts";
 
 const URL_1 = "http://api.test/users/1";
 
@@ -193,6 +193,16 @@ test("a denial without a word is followed by one request, then two, then four", 
   await Promise.all(Array.from({ length: 7 }, () => paced(URL_1)));
   assert.equal(denials, 8);
   assert.ok(most <= 4, `${most} at once`);
+});
+
+test("callers are told apart by their credentials, which no event tells", () => {
+  const lane = (headers: Record<string, string> = {}): Lane => defaultLane(new URL(URL_1), "GET", new Headers(headers));
+  const [one, other] = ["Bearer sk-secret-1", "Bearer sk-secret-2"];
+  const lanes = [lane(), lane({ Authorization: one }), lane({ authorization: other }), lane({ "x-api-key": one }), lane({ "api-key": one })];
+  assert.equal(new Set(lanes.map(({ budget }) => budget)).size, lanes.length);
+  assert.deepEqual(lane({ authorization: one }), lane({ Authorization: one }));
+  assert.doesNotMatch(JSON.stringify(lanes), /secret/);
+  assert.match(lanes[1]?.budget ?? "", /api\.test/);
 });
 
 test("concurrency is bounded", async () => {
