@@ -200,13 +200,19 @@ class Calls(unittest.TestCase):
                 yield b"no gzip"
 
         for ask in self.both():
-            for serve in (lambda: httpx.Response(200, text="<h1>Sign in</h1>"), cut, lambda: httpx.Response(204), lambda: httpx.Response(200, json=[])):
+            foreign: list[Any] = [[], {}, {"status": "ok"}, {"results": [ALLOW], "decision": "maybe"}]
+            others: list[Serve] = [lambda body=body: httpx.Response(200, json=body) for body in foreign]  # type: ignore[misc]
+            for serve in (lambda: httpx.Response(200, text="<h1>Sign in</h1>"), cut, lambda: httpx.Response(204), *others):
                 services = Services({"one.test": serve, "two.test": ok()})
                 calls: list[Call] = [lambda one: one.check(QUESTION), lambda one: one.check_batch([QUESTION] * 2)]
-                decision, batch, peek = ask(services, *calls, lambda one: one.peek(QUESTION))
+                decision, batch = ask(services, *calls)
                 self.assertEqual((decision, batch), (allow_all(QUESTION), [allow_all(QUESTION)] * 2))
+                # Two of them, after which it is asked last.
+                services.asked.clear()
+                limited, peek = ask(services, lambda one: one.limit("ada", 5, 60_000), lambda one: one.peek(QUESTION))
+                self.assertEqual((limited.success, limited.degraded), (True, True))
                 # Whether it was carried out is unknown: only what is harmless goes on.
-                self.assertEqual((len(services.asked), peek.degraded), (4, False))
+                self.assertEqual((len(services.asked), peek.degraded), (3, False))
 
     def test_errors_are_raised_in_both_forms_of_their_bodies(self) -> None:
         older = {"error": {"code": "INVALID_ARGUMENT", "message": "no domain", "field": "domain"}}

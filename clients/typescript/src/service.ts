@@ -226,7 +226,7 @@ export class Ratekeeper {
     } catch (error) {
       throw new ServiceError("AWAY", `the rate limit service at ${url} gave no answer: ${String(error)}`, undefined, undefined, error);
     }
-    if (response.ok && isObject(answer)) return answer;
+    if (response.ok && isAnswer(path, body, answer)) return answer;
     const refusal = failure(response.status, answer);
     if (!response.ok && response.status < 500) throw refusal;
     throw new ServiceError("AWAY", `the rate limit service at ${url} cannot answer: ${refusal.message}`, response.status, undefined, refusal);
@@ -304,6 +304,15 @@ function checked(endpoint: string): string {
   if (url?.protocol === "http:" || url?.protocol === "https:") return url.href.replace(/\/$/, "");
   // The fallback would decide for ever.
   throw new TypeError(`endpoints: ${JSON.stringify(endpoint)} is no URL of http or https, such as http://127.0.0.1:8080`);
+}
+
+/** True if the service can have said that: what something between says is no denial. */
+function isAnswer(path: string, body: Json, answer: unknown): answer is Json {
+  if (!isObject(answer)) return false;
+  if (path === "limit") return typeof answer["success"] === "boolean";
+  if (path === "checks") return list(answer["results"]).length === list(body["checks"]).length;
+  const isDecided = ["check", "peek", "acquire", "reserve"].includes(path);
+  return !isDecided || answer["decision"] === "allow" || answer["decision"] === "deny";
 }
 
 function isAway(error: unknown): boolean {

@@ -137,7 +137,8 @@ test("the fallback decides when the time is up or the service is broken", async 
 test("an answer that is none of the service's is no denial", async () => {
   const page = (): Response => new Response("<h1>Sign in</h1>", { status: 200 });
   const cut = (): Response => new Response(new ReadableStream({ start: (body) => body.error(new TypeError("terminated")) }));
-  for (const serve of [page, cut, () => new Response(null, { status: 204 }), () => new Response("[]")]) {
+  const foreign = [[], {}, { status: "ok" }, { results: [ALLOW], decision: "maybe" }].map((body) => () => json(body));
+  for (const serve of [page, cut, () => new Response(null, { status: 204 }), ...foreign]) {
     const { fetch, asked } = services({ "one.test": serve, "two.test": () => json(ALLOW) });
     const service = new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch });
     assert.deepEqual(await service.check(QUESTION), allowAll(QUESTION));
@@ -145,6 +146,9 @@ test("an answer that is none of the service's is no denial", async () => {
     // Whether it was carried out is unknown: only what is harmless goes on.
     assert.equal(asked.length, 2);
     assert.equal((await service.peek(QUESTION)).degraded, false);
+    const other = new Ratekeeper({ endpoints: "http://one.test", fetch });
+    const { success, degraded } = await other.limit("ada", { limit: 5, durationMs: 60_000 });
+    assert.deepEqual([success, degraded], [true, true]);
   }
 });
 

@@ -290,14 +290,27 @@ class _Away(ServiceError):
         return is_harmless or self.was_not_done
 
 
-def _read(endpoint: _Endpoint, status: int, answer: bytes) -> Json:
+def _is_answer(post: _Post, body: object) -> bool:
+    """True if the service can have said that: what something between says is no denial."""
+    answer = mapping(body)
+    if post.path == "limit":
+        return isinstance(answer.get("success"), bool)
+    if post.path == "checks":
+        return len(sequence(answer.get("results"))) == len(post.body["checks"])
+    if post.path in ("check", "peek", "acquire", "reserve"):
+        return answer.get("decision") in ("allow", "deny")
+    return isinstance(body, dict)
+
+
+def _read(post: _Post, status: int, answer: bytes) -> Json:
+    endpoint = post.endpoint
     try:
         body = json.loads(answer)
     except ValueError:
         body = None
     if 200 <= status < 300:
-        if not isinstance(body, dict):
-            raise _Away(endpoint, f"{status} without an object of JSON", status=status)
+        if not _is_answer(post, body):
+            raise _Away(endpoint, f"{status} without an answer to the call", status=status)
         endpoint.misses = 0
         return mapping(cast(object, body))
     refusal = ServiceError.read(status, body)
@@ -485,7 +498,7 @@ class Ratekeeper(_Calls):
                         raise post.late()
         except httpx.RequestError as error:
             raise post.away(error) from error
-        return _read(post.endpoint, response.status_code, bytes(answer))
+        return _read(post, response.status_code, bytes(answer))
 
 
 class Permit(_Held):
@@ -646,7 +659,7 @@ class AsyncRatekeeper(_Calls):
             raise post.late() from error
         except httpx.RequestError as error:
             raise post.away(error) from error
-        return _read(post.endpoint, response.status_code, response.content)
+        return _read(post, response.status_code, response.content)
 
 
 class AsyncPermit(_Held):
