@@ -37,6 +37,21 @@ export function fill(parent: Element, ...children: Child[]): void {
   }
 }
 
+/** Shows a dialog. When it is closed, the keyboard is where it was: lists are drawn anew meanwhile, and what had it is gone. */
+export function showDialog(dialog: HTMLDialogElement, closed: () => void = () => {}): void {
+  const key = document.activeElement?.getAttribute("data-key") ?? null;
+  dialog.addEventListener("close", () => {
+    dialog.remove();
+    closed();
+    const isLost = document.activeElement === null || document.activeElement === document.body;
+    if (key !== null && isLost) {
+      document.querySelector<HTMLElement>(`[data-key="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
+    }
+  });
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
 /** A name that may be broken behind its punctuation, where it is longer than its place. */
 export function breakable(text: string): DocumentFragment {
   const parts = document.createDocumentFragment();

@@ -79,6 +79,14 @@ const commands = {
       };
     });
   },
+  // Never answers the first request whose address has this end.
+  async stall({ end }) {
+    let isFirst = true;
+    await page.route(`**${end}`, (route) => {
+      if (!isFirst) return route.continue();
+      isFirst = false;
+    });
+  },
   async elements() {
     return page.evaluate(() => document.querySelectorAll("*").length);
   },

@@ -59,3 +59,51 @@ test("calls of a server are of the whole gap, and stay when a breaker turns", ()
   assert.equal(calls.of(shard(0)).mean_us?.toFixed(0), "1000");
   assert.deepEqual(calls.of({ shard: "b" }), { rate: 0, mean_us: null });
 });
+
+const words = await load("words");
+const { events, oneAtATime } = await load("api");
+
+test("durations are short numbers, next to a whole unit too", () => {
+  const shown = [0, 0.5, 9.96, 12, 999.4, 999.6, 1_234, 999_600, 1_234_567, 1_234_000_000].map(words.micros);
+  assert.deepEqual(shown, ["0", "0.5 µs", "10 µs", "12 µs", "999 µs", "1.00 ms", "1.23 ms", "1.00 s", "1.23 s", "1234 s"]);
+  assert.equal(words.span(0.9996), "1 s");
+});
+
+test("times ago are by the node's clock", () => {
+  const hour = 3_600;
+  for (const skew of [hour, -hour, 0]) {
+    const now = Date.now() / 1_000 + skew;
+    words.keepTo(now);
+    assert.equal(words.ago(now - 125), "2 min ago");
+  }
+});
+
+test("a wait that never ends is no duration", () => {
+  assert.equal(words.retry(1_500), "retry in 1 s");
+  assert.equal(words.retry(undefined), "no wait helps");
+});
+
+test("a stream of events is closed when one of them cannot be shown", async () => {
+  let [cancelled, parts] = [0, 0];
+  const chunks = ["event: state\nda", "ta: 1\n", "\nevent: state\ndata: 2\n\n"].map((text) => new TextEncoder().encode(text));
+  const body = new ReadableStream({ pull: (to) => { const next = chunks.shift(); if (next) to.enqueue(next); }, cancel: () => { cancelled += 1; } });
+  globalThis.fetch = async () => new Response(body);
+  const seen = [];
+  const each = (name, data) => {
+    seen.push(`${name} ${data}`);
+    if (data === "2") throw new TypeError("no such field");
+  };
+  await assert.rejects(events("/admin/v1/live", new AbortController().signal, each, () => { parts += 1; }), /no such field/);
+  assert.deepEqual([seen, cancelled, parts], [["state 1", "state 2"], 1, 3]);
+});
+
+test("what is asked for again and again is asked for once at a time", async () => {
+  const asked = [];
+  const ask = oneAtATime(() => new Promise((done) => asked.push(done)));
+  for (let states = 0; states < 20; states++) ask();
+  assert.equal(asked.length, 1);
+  asked[0]();
+  await new Promise((resolve) => setImmediate(resolve));
+  ask();
+  assert.equal(asked.length, 2);
+});

@@ -44,6 +44,9 @@ const NOT_CONFIGURED: &str = "section.missing";
 /// The time within which the page shows that a breaker has turned.
 const SHOWN_WITHIN: Duration = Duration::from_secs(2);
 
+/// The time of the latest second that the page was told of.
+const LATEST: &str = ".u-legend .u-value";
+
 /// More elements than the page has, however many tenants there are.
 const ELEMENTS_MAX: u64 = 2_000;
 
@@ -263,8 +266,27 @@ fn the_page_is_used_by_keyboard() {
     tab_to(&mut page, "denied customer:umbrella");
     press(&mut page, "Enter");
     page.shows("dialog.tenant", "denied 2 times");
+    // Its list is drawn anew meanwhile.
+    let first = page.text(LATEST);
+    page.wait(LATEST, |latest| latest != first);
     press(&mut page, "Escape");
     page.wait("dialog", str::is_empty);
+    let focused = page.tell(json!({"command": "focused"}));
+    assert_eq!(focused["name"], "denied customer:umbrella", "{focused}");
+    page.end();
+    assert!(service.stop().success());
+}
+
+#[test]
+fn a_stream_that_is_never_answered_is_opened_again() {
+    let folder = tempdir().expect("a folder can be made");
+    let service = serve(folder.path(), &[]);
+    let mut page = Page::open(&service);
+    page.shows("#connection", "live");
+    page.tell(json!({"command": "stall", "end": "/admin/v1/live"}));
+    let url = format!("http://127.0.0.1:{}/dashboard", service.admin);
+    page.tell(json!({"command": "open", "url": url}));
+    page.shows("#connection", "live");
     page.end();
     assert!(service.stop().success());
 }
