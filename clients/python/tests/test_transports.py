@@ -96,6 +96,14 @@ class Httpx(unittest.TestCase):
                 ask(never, soon(retries=1))
             self.assertEqual(len(never.bodies), 2)
 
+    def test_a_request_that_no_connection_can_carry_is_tried_once(self) -> None:
+        for ask in self.both():
+            for error in (httpx.LocalProtocolError("an illegal header"), httpx.UnsupportedProtocol("no scheme")):
+                server = Server(error)
+                with self.assertRaises(httpx.TransportError):
+                    ask(server, soon())
+                self.assertEqual(len(server.bodies), 1)
+
     def test_methods_that_are_not_idempotent_are_tried_once_unless_told(self) -> None:
         for ask in self.both():
             self.assertEqual(ask(Server((503, {}), OK), soon(), "POST", content=b"{}"), 503)

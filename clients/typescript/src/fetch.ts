@@ -42,6 +42,9 @@ export interface FetchOptions {
 /** Methods whose repetition changes nothing (RFC 9110, section 9.2.2). */
 const IDEMPOTENT = ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"];
 
+/** Other schemes fail each time. */
+const HTTP = /^https?:$/;
+
 /** Answers of a server that may be better the next time. */
 const PASSING_FAULTS = new Set([408, 502, 503, 504]);
 
@@ -69,7 +72,7 @@ class Client {
     const url = new URL(request?.url ?? String(input), globalThis.location?.href);
     const lane = laneOf(url, method, new Headers(init.headers ?? request?.headers));
     const signal = init.signal ?? request?.signal;
-    const mayRetry = retryMethods.includes(method) && isRepeatable(init.body);
+    const mayRetry = retryMethods.includes(method) && isRepeatable(init.body) && HTTP.test(url.protocol);
     const deadline = performance.now() + budgetMs;
     for (let attempt = 0; ; attempt++) {
       const isLast = !mayRetry || attempt >= retries;

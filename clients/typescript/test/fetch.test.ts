@@ -44,6 +44,12 @@ test("a failed connection is tried again, and its error handed on in the end", a
   assert.equal(never.calls.length, 2);
 });
 
+test("a request that no connection can carry is tried once", async () => {
+  const { fetch, calls } = server(() => { throw new TypeError("fetch failed", { cause: new Error("unknown scheme") }); });
+  await assert.rejects(createFetch({ fetch, ...soon })("api.test:8080/users/1"), /fetch failed/);
+  assert.equal(calls.length, 1);
+});
+
 test("methods that are not idempotent are tried once, unless told", async () => {
   const post = { method: "POST", body: "{}" };
   const once = server(status(503), ok);
@@ -165,6 +171,16 @@ test("the workers of a process share what a gate knows", async () => {
   assert.equal(other.calls.length, 0);
   const stranger = { headers: { authorization: "Bearer other" } };
   assert.equal((await createFetch({ fetch: other.fetch, gate })(URL_1, stranger)).status, 200);
+});
+
+test("a request behind another one tells the policy that both wait for", async () => {
+  const abort = new AbortController();
+  const gate = new Gate();
+  await createFetch({ fetch: server(status(200, { ratelimit: '"m";r=0;t=60' })).fetch, gate })(URL_1);
+  const first = createFetch({ fetch: server(ok).fetch, gate, budgetMs: Infinity })(URL_1, { signal: abort.signal });
+  await assert.rejects(createFetch({ fetch: server(ok).fetch, gate, budgetMs: 20 })(URL_1), { name: "RateLimitError", policy: "m" });
+  abort.abort(new Error("not needed"));
+  await assert.rejects(first, /not needed/);
 });
 
 test("routes with limits of their own do not wait for each other", async () => {

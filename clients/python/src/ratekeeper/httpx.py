@@ -137,5 +137,6 @@ def _is_repeatable(request: httpx.Request) -> bool:
 
 
 def _may_pass(error: BaseException) -> bool:
-    """True if the connection failed, which may pass."""
-    return isinstance(error, httpx.TransportError) and not isinstance(error, httpx.UnsupportedProtocol)
+    """True if the connection failed, which may pass; a request that none can carry does not."""
+    is_lasting = isinstance(error, (httpx.UnsupportedProtocol, httpx.LocalProtocolError))
+    return isinstance(error, httpx.TransportError) and not is_lasting
