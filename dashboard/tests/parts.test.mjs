@@ -61,6 +61,7 @@ test("calls of a server are of the whole gap, and stay when a breaker turns", ()
 });
 
 const words = await load("words");
+const { Sparks } = await load("denied");
 const { events, oneAtATime } = await load("api");
 
 test("durations are short numbers, next to a whole unit too", () => {
@@ -106,4 +107,16 @@ test("what is asked for again and again is asked for once at a time", async () =
   await new Promise((resolve) => setImmediate(resolve));
   ask();
   assert.equal(asked.length, 2);
+});
+
+test("a line of counts is of one window", () => {
+  const sparks = new Sparks();
+  for (const count of [3, 4]) sparks.take([{ key: "a", count }], "minute");
+  assert.deepEqual(sparks.counts("a"), [3, 4]);
+  sparks.take([{ key: "a", count: 400 }], "hour");
+  assert.deepEqual(sparks.counts("a"), [400]);
+  sparks.take([{ key: "a", count: 5 }], "minute");
+  assert.deepEqual(sparks.counts("a"), [5]);
+  for (let count = 0; count < 100; count++) sparks.take([{ key: "a", count }], "minute");
+  assert.equal(sparks.counts("a").length, 60);
 });
