@@ -1,6 +1,6 @@
 /** The parts of the page that show the state of the node. */
 
-import { breakable, fill, fold, h } from "./dom";
+import { breakable, fill, fillIfNew, fold, h } from "./dom";
 import type { Rule, Second, State, TopKey } from "./types";
 import { ago, bytes, count, micros, moment, rate, since, span } from "./words";
 
@@ -81,7 +81,7 @@ export function limited(at: HTMLElement, state: State, open: (key: TopKey) => vo
 /** Says that what the page shows is old, instead of what was wrong then. */
 export function silence(at: HTMLElement, state: State): void {
   const text = `Nothing was heard from this node since ${moment(state.second.at)}: what follows is as it was then.`;
-  fill(at, h("div", { class: "trouble bad" }, h("strong", {}, text)));
+  fillIfNew(at, h("div", { class: "trouble bad" }, h("strong", {}, text)));
 }
 
 /** What is wrong, in words: the first thing to read. */
@@ -105,7 +105,7 @@ export function troubles(at: HTMLElement, state: State): void {
     const well = h("div", { class: "trouble good" }, "The limiter is well: no faults, rules in force as written.");
     found.push(well);
   }
-  fill(at, ...found);
+  fillIfNew(at, ...found);
 }
 
 /** One card for one incident: a store that is away is the cause of what else is told then, which is folded. */

@@ -340,6 +340,12 @@ fn a_broken_rules_file_shows_its_place_until_it_is_mended() {
     let service = serve(folder.path(), &[]);
     let mut page = Page::open(&service);
     page.shows("#troubles", "The limiter is well");
+    // What is read aloud when it changes stays while it does not.
+    page.tell(json!({"command": "mark", "at": "#troubles > div"}));
+    let first = page.text(LATEST);
+    page.wait(LATEST, |latest| latest != first);
+    let is_same = page.tell(json!({"command": "is_marked", "at": "#troubles > div"}));
+    assert_eq!(is_same, true);
     let broken = RULES.replace(
         "algorithm: fixed_window } }\n- { key: ip",
         "algorithm: magic } }\n- { key: ip",
