@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import lru_cache
 from http.client import HTTPResponse
 from typing import Any, Callable, Generator, Optional
 
@@ -36,13 +35,19 @@ def read_in_time(manager: PoolManager) -> None:
     manager.pool_classes_by_scheme = {scheme: _in_time(pool) for scheme, pool in pools.items()}
 
 
-@lru_cache(maxsize=None)
 def _in_time(pool: Any) -> Any:
-    """The same pool, for the classes of all schemes and proxies."""
-    if issubclass(pool.ConnectionCls.response_class, _Response):
+    """The same class of pools, for all schemes and proxies."""
+    if getattr(pool, "is_read_in_time", False):
         return pool
-    connection = type(pool.ConnectionCls.__name__, (pool.ConnectionCls,), {"response_class": _Response})
-    return type(pool.__name__, (pool,), {"ConnectionCls": connection})
+
+    def new_conn(self: Any) -> Any:
+        connection = pool._new_conn(self)
+        # Connections of others, such as mocks, stay as they are.
+        if getattr(connection, "response_class", None) is HTTPResponse:
+            connection.response_class = _Response
+        return connection
+
+    return type(pool.__name__, (pool,), {"_new_conn": new_conn, "is_read_in_time": True})
 
 
 class _Response(HTTPResponse):
