@@ -47,6 +47,19 @@ export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   return parsed<T>(await response.text());
 }
 
+/** How long an answer is waited for that is asked for again and again. */
+const WAIT_MS = 10_000;
+
+/** Runs `work` unless it still runs: what is asked for again and again must not pile up while the node is slow. */
+export function oneAtATime(work: (signal: AbortSignal) => Promise<void>): () => void {
+  let isRunning = false;
+  return () => {
+    if (isRunning) return;
+    isRunning = true;
+    void work(AbortSignal.timeout(WAIT_MS)).finally(() => (isRunning = false));
+  };
+}
+
 /** Asks with a body, for what must not stand in an address. */
 export async function ask<T>(path: string, question: unknown): Promise<T> {
   const type = { "content-type": "application/json" };
@@ -81,27 +94,34 @@ export async function send<T>(
 
 /**
  * Reads server-sent events until the server ends them. `fetch`, since EventSource cannot send a token.
- * Throws if the stream cannot be opened or breaks.
+ * Throws if the stream cannot be opened or breaks. `heard` is told of each part, of events that are not whole yet too.
  */
 export async function events(
   path: string,
   signal: AbortSignal,
   each: (name: string, data: string) => void,
+  heard: () => void,
 ): Promise<void> {
   const response = await fetch(path, { headers: headers(), cache: "no-store", signal });
   if (!response.ok || response.body === null) throw await refusal(response);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let text = "";
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return;
-    text += value;
-    for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
-      const lines = text.slice(0, end).split("\n");
-      text = text.slice(end + 2);
-      const of = (field: string): string =>
-        lines.find((line) => line.startsWith(`${field}: `))?.slice(field.length + 2) ?? "";
-      each(of("event"), of("data"));
+  try {
+    let text = "";
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      heard();
+      text += value;
+      for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
+        const lines = text.slice(0, end).split("\n");
+        text = text.slice(end + 2);
+        const of = (field: string): string =>
+          lines.find((line) => line.startsWith(`${field}: `))?.slice(field.length + 2) ?? "";
+        each(of("event"), of("data"));
+      }
     }
+  } finally {
+    // The node has few places for those who watch: an event that could not be shown must not keep one.
+    reader.cancel().catch(() => {});
   }
 }

@@ -19,6 +19,19 @@ export class History {
     if (this.seconds.length > HOUR) this.seconds.splice(0, this.seconds.length - HOUR);
   }
 
+  /**
+   * The milliseconds from the end of a second until now, over gaps in the stream; 0 if nobody remembers that second.
+   * Ends are whole seconds and tell lengths only roughly.
+   */
+  msSince(second: Second): number {
+    const found = this.seconds.findLastIndex(({ at, span_ms }) => at === second.at && span_ms === second.span_ms);
+    if (found < 0) return 0;
+    const told = this.seconds.slice(found + 1).reduce((sum, { span_ms }) => sum + span_ms, 0);
+    // A page that slept was not told of some.
+    const apart = (this.seconds.at(-1)?.at ?? second.at) - second.at;
+    return Math.max(told, (apart - 2) * 1_000);
+  }
+
   last(count: number): Second[] {
     return this.seconds.slice(-count);
   }

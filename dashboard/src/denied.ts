@@ -69,10 +69,14 @@ function ofShadow(groups: DenialGroup[]): Row[] {
 }
 
 /** The counts of each tenant over the last readings. */
-class Sparks {
+export class Sparks {
   private readings = new Map<string, number[]>();
+  private window = "";
 
-  take(rows: Row[]): void {
+  take(rows: Pick<Row, "key" | "count">[], window: string): void {
+    // Counts of a minute and of an hour are no line.
+    if (window !== this.window) this.readings = new Map();
+    this.window = window;
     const next = new Map<string, number[]>();
     for (const { key, count } of rows) {
       next.set(key, [...(this.readings.get(key) ?? []), count].slice(-READINGS_MAX));
@@ -80,8 +84,12 @@ class Sparks {
     this.readings = next;
   }
 
+  counts(key: string): number[] {
+    return this.readings.get(key) ?? [];
+  }
+
   line(key: string): SVGElement | null {
-    const counts = this.readings.get(key) ?? [];
+    const counts = this.counts(key);
     if (counts.length < 2) return null;
     const top = Math.max(1, ...counts);
     const points = counts.map((value, index) => `${READINGS_MAX - counts.length + index},${(20 * (1 - value / top)).toFixed(1)}`);
@@ -144,7 +152,7 @@ export function deniedMost(
   fleet: Top | null = null,
 ): void {
   const rows = ofKeys(keys, denials?.groups ?? []);
-  sparks.denied.take(rows);
+  sparks.denied.take(rows, window);
   if (rows.length === 0) fill(at, h("p", { class: "empty" }, `No one was denied in the last ${window}.`), origin(fleet));
   else fill(at, list(rows, "denied", sparks.denied, state, open), origin(fleet));
 }
@@ -152,7 +160,7 @@ export function deniedMost(
 /** Shows the tenants that would be denied; returns false if there are none. */
 export function wouldBeDenied(at: HTMLElement, denials: Denials, state: State | null, open: (tenant: string) => void): boolean {
   const rows = ofShadow(denials.groups);
-  sparks.shadow.take(rows);
+  sparks.shadow.take(rows, "hour");
   const alone = denials.told_by.only_this_node;
   fill(
     at,

@@ -2,16 +2,14 @@
 
 import { type Refused, send, setToken } from "./api";
 import { why } from "./tenant";
-import { fill, h } from "./dom";
+import { fill, h, showDialog } from "./dom";
 import type { Rule } from "./types";
 
 function dialog(title: string, ...content: (Node | string)[]): HTMLDialogElement {
   const close = h("button", { class: "close", "aria-label": "Close", click: () => element.close() }, "×");
   const head = h("header", {}, h("h2", {}, title), close);
   const element = h("dialog", { "aria-label": title }, head, ...content);
-  element.addEventListener("close", () => element.remove());
-  document.body.append(element);
-  element.showModal();
+  showDialog(element);
   return element;
 }
 

@@ -37,6 +37,29 @@ export function fill(parent: Element, ...children: Child[]): void {
   }
 }
 
+/** The same, unless nothing would change: what is read aloud when it changes must not be read each second. */
+export function fillIfNew(parent: Element, ...children: Child[]): void {
+  const next = h("div", {}, ...children);
+  const isSame = next.childNodes.length === parent.childNodes.length;
+  if (isSame && [...next.childNodes].every((child, index) => child.isEqualNode(parent.childNodes[index] ?? null))) return;
+  fill(parent, ...next.childNodes);
+}
+
+/** Shows a dialog. When it is closed, the keyboard is where it was: lists are drawn anew meanwhile, and what had it is gone. */
+export function showDialog(dialog: HTMLDialogElement, closed: () => void = () => {}): void {
+  const key = document.activeElement?.getAttribute("data-key") ?? null;
+  dialog.addEventListener("close", () => {
+    dialog.remove();
+    closed();
+    const isLost = document.activeElement === null || document.activeElement === document.body;
+    if (key !== null && isLost) {
+      document.querySelector<HTMLElement>(`[data-key="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
+    }
+  });
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
 /** A name that may be broken behind its punctuation, where it is longer than its place. */
 export function breakable(text: string): DocumentFragment {
   const parts = document.createDocumentFragment();

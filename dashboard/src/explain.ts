@@ -3,7 +3,7 @@
 import { get } from "./api";
 import { fill, h } from "./dom";
 import type { Explanation } from "./types";
-import { count, millis } from "./words";
+import { count, retry } from "./words";
 
 export function explainer(at: HTMLElement): void {
   const domain = h("input", { id: "explain-domain", required: true, autocomplete: "off", spellcheck: "false" });
@@ -60,7 +60,7 @@ function explained(found: Explanation): HTMLElement {
           ...node.limits.map((limit) => {
             const left = limit.remaining === undefined ? "" : `, ${count(limit.remaining)} left`;
             const debt = limit.debt === undefined ? "" : `, ${count(limit.debt)} in debt`;
-            const wait = limit.answer === "deny" ? `, retry in ${millis(limit.retry_after_ms)}` : "";
+            const wait = limit.answer === "deny" ? `, ${retry(limit.retry_after_ms)}` : "";
             const word = limit.counts ? limit.answer : "does not count";
             return h(
               "li",

@@ -2,7 +2,7 @@
 
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
-import { events, get, parsed, Refused } from "./api";
+import { events, get, oneAtATime, parsed, Refused } from "./api";
 import { Chart, History } from "./charts";
 import { addressed, openTenant, search } from "./tenant";
 import { deniedMost, nameOf, wouldBeDenied } from "./denied";
@@ -11,9 +11,9 @@ import { fill, fold, h, say } from "./dom";
 import { explainer, suggestDomain } from "./explain";
 import { unusualGrowth } from "./growth";
 import { health, healthLine, isFaulty, limited, Rates, rules, silence, tiles, troubles } from "./panels";
-import { debts, missing, nodes, Plans, quotaDatabase, regions, shards } from "./stores";
+import { Calls, debts, missing, nodes, Plans, quotaDatabase, regions, shards } from "./stores";
 import type { Breaker, Denials, Second, State, Top } from "./types";
-import { moment } from "./words";
+import { keepTo, moment } from "./words";
 
 /** Silence after which what is shown is called old. */
 const SILENCE_MS = 5_000;
@@ -45,6 +45,7 @@ const missingList = h("div", {});
 
 const history = new History();
 const rates = new Rates();
+const calls = new Calls();
 const plans = new Plans();
 /** The keys of all nodes, and who these are; null before they were asked for. */
 let fleet: Top | null = null;
@@ -112,7 +113,7 @@ function page(): HTMLElement {
   });
   const window_ = choice("Window of the top keys", windows, "minute", (window) => {
     shown.window = window;
-    void keys();
+    keys();
   });
   return h(
     "div",
@@ -175,28 +176,30 @@ function isHeld(): boolean {
 }
 
 /** The keys of the window; those of this node's last minute come with each state. */
-async function keys(): Promise<void> {
+const keys = oneAtATime(async (signal) => {
   const window = shown.window;
   if (window === "minute" && shown.latest?.store.is_shared === false) {
     deniedMost(top, shown.latest.top, denials, window, open, shown.latest);
     return;
   }
   try {
-    fleet = await get<Top>(`/admin/v1/top?window=${window}&limit=10`);
+    fleet = await get<Top>(`/admin/v1/top?window=${window}&limit=10`, signal);
     if (shown.window === window && !isHeld()) deniedMost(top, fleet.keys, denials, window, open, shown.latest, fleet);
     if (shown.latest !== null) nodes(nodeList, shown.latest, fleet);
   } catch (error) {
     fill(top, h("p", { class: "empty" }, error instanceof Error ? error.message : String(error)));
   }
-}
+  // Another one was chosen meanwhile.
+  if (shown.window !== window) setTimeout(keys);
+});
 
 /** Asks who was denied in the last hour, and who would have been. */
-async function lastHour(): Promise<void> {
+const lastHour = oneAtATime(async (signal) => {
   let shadow: Denials;
   try {
-    denials = await get<Denials>("/admin/v1/denials?kind=all&limit=20");
+    denials = await get<Denials>("/admin/v1/denials?kind=all&limit=20", signal);
     // Apart: a flood of denials would leave no room for these.
-    shadow = await get<Denials>("/admin/v1/denials?kind=would_be_denied&limit=100");
+    shadow = await get<Denials>("/admin/v1/denials?kind=would_be_denied&limit=100", signal);
   } catch {
     // The list of keys says what is wrong; it is asked for more often.
     return;
@@ -204,14 +207,18 @@ async function lastHour(): Promise<void> {
   if (isHeld()) return;
   const isAny = wouldBeDenied(shadowed, shadow, shown.latest, open);
   shadowed.closest("section")?.toggleAttribute("hidden", !isAny);
-}
+});
 
 function take(next: State): void {
   const before = shown.latest;
   shown.latest = next;
-  shown.heardAt = Date.now();
-  rates.take(next);
+  keepTo(next.second.at);
   history.push(next.second);
+  // Of a new process, all counts are new.
+  const isSame = before !== null && before.node.started_at === next.node.started_at;
+  const ms = isSame ? history.msSince(before.second) : 0;
+  rates.take(next, ms);
+  calls.take(next, ms);
   say(name, `${next.node.name || "this node"} · ${next.node.version}`);
   connection(next.node.state === "serving" ? "good" : "bad", next.node.state === "serving" ? "live" : next.node.state);
   troubles(trouble, next);
@@ -220,7 +227,7 @@ function take(next: State): void {
   sayHealth(next);
   missing(missingList, next);
   for (const [, body, isThere] of optional) body.closest("section")?.toggleAttribute("hidden", !isThere(next));
-  shards(shardList, next, before);
+  shards(shardList, next, calls);
   debts(debtList, next);
   plans.take(next);
   plans.show(planList, next);
@@ -238,8 +245,8 @@ function take(next: State): void {
   }
   // The lists of other nodes are two seconds apart.
   const every = shown.window === "hour" ? 10 : next.store.is_shared ? 2 : 1;
-  if (!isHeld() && next.second.at % every === 0) void keys();
-  if (before === null || next.second.at % 3 === 0) void lastHour();
+  if (!isHeld() && next.second.at % every === 0) keys();
+  if (before === null || next.second.at % 3 === 0) lastHour();
   if (before === null) {
     const named = addressed();
     if (named !== null) open(named);
@@ -285,11 +292,10 @@ function event(kind: string, data: string): void {
   } else if (kind === "state") {
     take(parsed<State>(data));
   } else if (kind === "breakers" && shown.latest !== null) {
-    const before = shown.latest;
-    shown.latest = { ...before, breakers: JSON.parse(data) as Breaker[] };
+    shown.latest = { ...shown.latest, breakers: JSON.parse(data) as Breaker[] };
     troubles(trouble, shown.latest);
     sayHealth(shown.latest);
-    shards(shardList, shown.latest, before);
+    shards(shardList, shown.latest, calls);
   } else if (kind === "end") {
     silent("the node is shutting down");
   }
@@ -299,14 +305,17 @@ async function watch(): Promise<void> {
   let wait = 1_000;
   for (;;) {
     const silence = new AbortController();
+    // An attempt that is never answered ends too.
+    shown.heardAt = Date.now();
     const timer = setInterval(() => {
-      if (shown.heardAt > 0 && Date.now() - shown.heardAt > SILENCE_MS) silence.abort();
+      if (Date.now() - shown.heardAt > SILENCE_MS) silence.abort();
     }, 1_000);
     try {
-      await events("/admin/v1/live", silence.signal, (kind, data) => {
+      const each = (kind: string, data: string): void => {
         wait = 1_000;
         event(kind, data);
-      });
+      };
+      await events("/admin/v1/live", silence.signal, each, () => (shown.heardAt = Date.now()));
       silent(lost());
     } catch (error) {
       if (error instanceof Refused && (error.status === 401 || error.status === 403)) {
@@ -325,7 +334,6 @@ async function watch(): Promise<void> {
     } finally {
       clearInterval(timer);
     }
-    shown.heardAt = 0;
     await new Promise((go) => setTimeout(go, wait));
     wait = Math.min(RETRY_MS_MAX, wait * 2);
   }

@@ -1,8 +1,8 @@
 /** The parts of the page that show the state of the node. */
 
-import { breakable, fill, fold, h } from "./dom";
+import { breakable, fill, fillIfNew, fold, h } from "./dom";
 import type { Rule, Second, State, TopKey } from "./types";
-import { ago, bytes, count, micros, moment, rate, span } from "./words";
+import { ago, bytes, count, micros, moment, rate, since, span } from "./words";
 
 /** The most keys in a state. */
 const KEYS_MAX = 10;
@@ -72,16 +72,16 @@ export function limited(at: HTMLElement, state: State, open: (key: TopKey) => vo
   const where = state.store.is_shared ? " on this node" : "";
   const key = h("button", { class: "link", "data-key": "limited", click: () => open(first) }, breakable(first.key));
   const rule = h("code", {}, breakable(first.rule));
-  const since = `, since ${moment(first.since)} (${ago(first.since)})`;
+  const from = `, since ${moment(first.since)} (${ago(first.since)})`;
   const denied = `: ${count(first.count)} denied${where} in the last minute.`;
   const title = h("strong", {}, "Limited most: ");
-  fill(at, h("p", {}, title, key, " by ", rule, limit && ` (${limit})`, since, denied, besides(others.length)));
+  fill(at, h("p", {}, title, key, " by ", rule, limit && ` (${limit})`, from, denied, besides(others.length)));
 }
 
 /** Says that what the page shows is old, instead of what was wrong then. */
 export function silence(at: HTMLElement, state: State): void {
   const text = `Nothing was heard from this node since ${moment(state.second.at)}: what follows is as it was then.`;
-  fill(at, h("div", { class: "trouble bad" }, h("strong", {}, text)));
+  fillIfNew(at, h("div", { class: "trouble bad" }, h("strong", {}, text)));
 }
 
 /** What is wrong, in words: the first thing to read. */
@@ -105,7 +105,7 @@ export function troubles(at: HTMLElement, state: State): void {
     const well = h("div", { class: "trouble good" }, "The limiter is well: no faults, rules in force as written.");
     found.push(well);
   }
-  fill(at, ...found);
+  fillIfNew(at, ...found);
 }
 
 /** One card for one incident: a store that is away is the cause of what else is told then, which is folded. */
@@ -138,7 +138,7 @@ export function healthLine(state: State): HTMLElement {
     part("rules", config.error === null, config.error === null ? `${count(state.rules_total)} in force` : "files refused"),
     store.is_shared ? part("store", up === breakers.length, servers) : part("store", true, "this node's memory"),
     database !== null && part("quota database", database.state === "up", database.state === "up" ? "answers" : "away"),
-    part("node", state.node.state === "serving", `up for ${span(Date.now() / 1_000 - state.node.started_at)}`),
+    part("node", state.node.state === "serving", `up for ${span(since(state.node.started_at))}`),
   );
 }
 
@@ -165,7 +165,7 @@ export function health(at: HTMLElement, state: State): void {
     row("counters", store.is_shared ? "shared by nodes" : "this node alone"),
     row("loads of the rules", `${count(config.accepted)} taken, ${count(config.refused)} refused`),
     row("last load", ago(config.last_reload_at)),
-    row("up for", span(Date.now() / 1_000 - node.started_at)),
+    row("up for", span(since(node.started_at))),
   );
 }
 
@@ -174,19 +174,20 @@ export class Rates {
   private before = new Map<string, Rule["counts"]>();
   private rates = new Map<string, { allowed: number; denied: number; shadow: number }>();
 
-  take(state: State): void {
-    const now = new Map<string, Rule["counts"]>();
-    const since = (value: number, before: number): number => perSecond(Math.max(0, value - before), state.second);
+  /** Takes a state that comes `ms` milliseconds after the one before; 0 if that is unknown. */
+  take(state: State, ms: number): void {
+    const per = (value: number, before: number): number => (ms > 0 ? (Math.max(0, value - before) * 1_000) / ms : 0);
+    const [now, rates] = [new Map<string, Rule["counts"]>(), new Map<string, ReturnType<Rates["of"]>>()];
     for (const { id, counts } of state.rules) {
       const before = this.before.get(id) ?? counts;
-      this.rates.set(id, {
-        allowed: since(counts.allowed, before.allowed),
-        denied: since(counts.denied, before.denied),
-        shadow: since(counts.shadow_denied, before.shadow_denied),
+      rates.set(id, {
+        allowed: per(counts.allowed, before.allowed),
+        denied: per(counts.denied, before.denied),
+        shadow: per(counts.shadow_denied, before.shadow_denied),
       });
       now.set(id, counts);
     }
-    this.before = now;
+    [this.before, this.rates] = [now, rates];
   }
 
   of(rule: Rule): { allowed: number; denied: number; shadow: number } {

@@ -1,7 +1,7 @@
 /** The panels about what a node depends on: its store, the quota database, the other nodes. */
 
 import { fill, h } from "./dom";
-import type { PlanUse, State, Top } from "./types";
+import type { Breaker, PlanUse, State, Top } from "./types";
 import { count, micros, rate, span } from "./words";
 
 /** Seconds over which the use of plans is averaged. */
@@ -43,17 +43,37 @@ export function missing(at: HTMLElement, state: State): void {
   at.closest("section")?.toggleAttribute("hidden", parts.length === 0);
 }
 
-/** The servers of the store, with their circuit breakers; `before` is the state a second ago. */
-export function shards(at: HTMLElement, state: State, before: State | null): void {
+/** What the servers of the store were asked, from the counts of two states. */
+export class Calls {
+  private before: Breaker[] = [];
+  private found = new Map<string, { rate: number; mean_us: number | null }>();
+
+  /** Takes a state that comes `ms` milliseconds after the one before; 0 if that is unknown. */
+  take(state: State, ms: number): void {
+    this.found = new Map(
+      state.breakers.map((shard) => {
+        const then = this.before.find((other) => other.shard === shard.shard) ?? shard;
+        const calls = Math.max(0, shard.calls - then.calls);
+        const mean_us = calls > 0 ? ((shard.call_seconds - then.call_seconds) * 1e6) / calls : null;
+        return [shard.shard, { rate: ms > 0 ? (calls * 1_000) / ms : 0, mean_us }];
+      }),
+    );
+    this.before = state.breakers;
+  }
+
+  of({ shard }: Breaker): { rate: number; mean_us: number | null } {
+    return this.found.get(shard) ?? { rate: 0, mean_us: null };
+  }
+}
+
+/** The servers of the store, with their circuit breakers. */
+export function shards(at: HTMLElement, state: State, calls: Calls): void {
   if (state.breakers.length === 0) {
     fill(at, h("p", { class: "loading" }, "No server is known yet."));
     return;
   }
-  const seconds = Math.max(0.001, state.second.span_ms / 1_000);
   const rows = state.breakers.map((shard) => {
-    const then = before?.breakers.find((other) => other.shard === shard.shard) ?? shard;
-    const calls = Math.max(0, shard.calls - then.calls);
-    const mean = calls > 0 ? micros(((shard.call_seconds - then.call_seconds) * 1e6) / calls) : "–";
+    const { rate: perSecond, mean_us } = calls.of(shard);
     const causes = Object.entries(shard.causes).map(([cause, errors]) => `${cause} ${count(errors)}`);
     const mood = shard.state === "closed" ? "good" : "bad";
     return h(
@@ -61,8 +81,8 @@ export function shards(at: HTMLElement, state: State, before: State | null): voi
       {},
       h("td", { class: "key" }, shard.shard || "store", h("span", { class: "source" }, causes.join(", "))),
       h("td", { "data-label": "breaker" }, badge(mood, shard.state, { "data-breaker": shard.shard })),
-      h("td", { class: "number", "data-label": "calls /s" }, rate(calls / seconds)),
-      h("td", { class: "number", "data-label": "mean time" }, mean),
+      h("td", { class: "number", "data-label": "calls /s" }, rate(perSecond)),
+      h("td", { class: "number", "data-label": "mean time" }, micros(mean_us)),
       h("td", { class: "number", "data-label": "errors" }, count(shard.errors)),
     );
   });

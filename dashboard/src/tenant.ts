@@ -1,10 +1,10 @@
 /** One tenant: plan, use of its limits, denials, the last hour, changes, and the next step. */
 
 import { ask, Refused } from "./api";
-import { breakable, fill, fold, h } from "./dom";
+import { breakable, fill, fold, h, showDialog } from "./dom";
 import { quotas } from "./quotas";
 import type { Change, TenantAnswer, Denial, DenialGroup, Usage } from "./types";
-import { ago, clock, count, millis, moment, span } from "./words";
+import { ago, clock, count, moment, retry, span } from "./words";
 
 /** The hour of the time line, in seconds. */
 const HOUR = 3_600;
@@ -32,7 +32,7 @@ export function usageOf(usage: Usage): HTMLElement {
         { class: "number" },
         `${count(used.used)} of ${count(used.limit)}`,
         !!used.debt && `, ${count(used.debt)} in debt`,
-        used.remaining === 0 && `, more in ${millis(used.reset_after_ms)}`,
+        used.remaining === 0 && `, more in ${span(used.reset_after_ms / 1_000)}`,
       ),
       h("span", { class: "note" }, `${used.rule}, ${used.mode}`),
     );
@@ -91,7 +91,7 @@ function requestsOf(denials: Denial[]): HTMLElement {
       h("td", { class: "short", "data-label": "time" }, clock(denial.time)),
       h("td", { "data-label": "rule" }, denial.rule, h("span", { class: "source" }, denial.limit)),
       h("td", { "data-label": "request" }, request || denial.scope),
-      h("td", { class: "short", "data-label": "reason" }, denial.degraded ? "failure mode" : `retry in ${millis(denial.retry_after_ms)}`),
+      h("td", { class: "short", "data-label": "reason" }, denial.degraded ? "failure mode" : retry(denial.retry_after_ms)),
       h("td", { class: "short", "data-label": "id" }, h("span", { class: "source" }, denial.request_id)),
     );
   });
@@ -177,15 +177,12 @@ export function openTenant(tenant: string, plans: () => string[]): void {
   const title = h("h2", {}, "Tenant");
   const body = h("div", {}, h("p", { class: "loading" }, "Asking…"));
   const element = h("dialog", { class: "tenant", "aria-label": "Tenant" }, h("header", {}, title, close), body);
-  element.addEventListener("close", () => {
-    element.remove();
-    window.history.replaceState(null, "", location.pathname);
-  });
-  document.body.append(element);
-  element.showModal();
+  showDialog(element, () => window.history.replaceState(null, "", location.pathname));
   const read = (): void => {
     ask<TenantAnswer>("/admin/v1/tenants", { tenant }).then(
       (answer) => {
+        // Closed meanwhile: the address names nobody any more.
+        if (!element.isConnected) return;
         fill(title, breakable(answer.tenant));
         const address = addressOf(answer);
         // What was typed may be a secret; only its mark may stand in an address.

@@ -14,17 +14,20 @@ export function rate(value: number): string {
 export function micros(value: number | null | undefined): string {
   if (value === null || value === undefined) return "–";
   if (value === 0) return "0";
-  if (value < 1_000) return `${value < 10 ? value.toFixed(1) : value.toFixed(0)} µs`;
-  if (value < 1_000_000) return `${(value / 1_000).toPrecision(3)} ms`;
-  return `${(value / 1_000_000).toPrecision(3)} s`;
+  // What rounds up to a whole unit is told in that.
+  if (value < 999.5) return `${value < 9.95 ? value.toFixed(1) : value.toFixed(0)} µs`;
+  if (value < 999_500) return `${(value / 1_000).toPrecision(3)} ms`;
+  const seconds = value / 1_000_000;
+  return `${seconds < 999.5 ? seconds.toPrecision(3) : seconds.toFixed(0)} s`;
 }
 
-export function millis(value: number | undefined): string {
-  return value === undefined ? "no wait helps" : span(value / 1_000);
+/** When to come back, by the milliseconds until then. */
+export function retry(ms: number | undefined): string {
+  return ms === undefined ? "no wait helps" : `retry in ${span(ms / 1_000)}`;
 }
 
 export function span(seconds: number): string {
-  if (seconds < 1) return `${Math.max(0, Math.round(seconds * 1_000))} ms`;
+  if (seconds < 0.9995) return `${Math.max(0, Math.round(seconds * 1_000))} ms`;
   const units: [number, string][] = [
     [86_400, "d"],
     [3_600, "h"],
@@ -32,13 +35,29 @@ export function span(seconds: number): string {
     [1, "s"],
   ];
   for (const [size, name] of units) {
-    if (seconds >= size) return `${Math.floor(seconds / size)} ${name}`;
+    if (seconds >= size - 0.0005) return `${Math.floor((seconds + 0.0005) / size)} ${name}`;
   }
   return "0 s";
 }
 
+/** Seconds apart from which two clocks disagree: the node tells whole ones, and they take a while to come. */
+const APART_MIN = 5;
+/** How far the node's clock is ahead of this computer's, in seconds. */
+let ahead = 0;
+
+/** Notes what the time is by the node's clock. */
+export function keepTo(unixSeconds: number): void {
+  const apart = unixSeconds - Date.now() / 1_000;
+  ahead = Math.abs(apart) < APART_MIN ? 0 : apart;
+}
+
+/** The time since then by the node's clock, in seconds. */
+export function since(unixSeconds: number): number {
+  return Math.max(0, Date.now() / 1_000 + ahead - unixSeconds);
+}
+
 export function ago(unixSeconds: number): string {
-  return unixSeconds === 0 ? "never" : `${span(Math.max(0, Date.now() / 1_000 - unixSeconds))} ago`;
+  return unixSeconds === 0 ? "never" : `${span(since(unixSeconds))} ago`;
 }
 
 export function clock(time: string | number): string {

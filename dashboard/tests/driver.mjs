@@ -79,6 +79,21 @@ const commands = {
       };
     });
   },
+  // Marks an element, to see whether it is still the same one later.
+  async mark({ at }) {
+    await page.locator(at).first().evaluate((element) => { element.isMarked = true; });
+  },
+  async is_marked({ at }) {
+    return page.locator(at).first().evaluate((element) => element.isMarked === true);
+  },
+  // Never answers the first request whose address has this end.
+  async stall({ end }) {
+    let isFirst = true;
+    await page.route(`**${end}`, (route) => {
+      if (!isFirst) return route.continue();
+      isFirst = false;
+    });
+  },
   async elements() {
     return page.evaluate(() => document.querySelectorAll("*").length);
   },

@@ -13,9 +13,11 @@ from contextlib import suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, AsyncIterator, Callable, Iterator, Mapping, Union
+from unittest import mock
 
 import httpx
 
+from ratekeeper._unanswered import Unanswered
 from ratekeeper.service import (
     AsyncRatekeeper,
     Decision,
@@ -118,6 +120,27 @@ class Calls(unittest.TestCase):
             self.assertEqual((first.success, second.success, second.degraded), (True, False, True))
             self.assertGreater(second.reset, time.time() * 1000)
 
+    def test_an_endpoint_that_is_no_url_of_http_is_refused_at_once(self) -> None:
+        """The fallback would let everything pass, for ever."""
+        for url in ("localhost:8080", "10.0.0.1", "", "grpc://one.test", "http://", "http:///v1", "http://one.test:port"):
+            for kind in (Ratekeeper, AsyncRatekeeper):
+                with self.assertRaisesRegex(ValueError, "^endpoints: .* is no URL of http or https"):
+                    kind(["http://one.test", url])
+
+    def test_an_empty_key_is_none(self) -> None:
+        calls: list[Call] = [
+            lambda one: one.check(QUESTION, idempotency_key=""),
+            lambda one: one.reserve(QUESTION, 5, idempotency_key=""),
+        ]
+        for ask in self.both():
+            services = Services({"one.test": broken, "two.test": ok()})
+            decision, reserved = ask(services, *calls)
+            self.assertEqual((decision, reserved.decision), (allow_all(QUESTION), allow_all(QUESTION)))
+            with self.assertRaises(ServiceError):
+                ask(services, lambda one: one.refund(QUESTION, idempotency_key=""))
+            self.assertEqual(services.asked, [f"one.test/v1/{path}" for path in ("check", "reserve", "refund")])
+            self.assertFalse(any("idempotency_key" in body for body in services.bodies))
+
     def test_a_service_that_refuses_connections_is_passed_over_and_asked_last(self) -> None:
         for ask in self.both():
             services = Services({"one.test": refused, "two.test": ok()})
@@ -177,13 +200,19 @@ class Calls(unittest.TestCase):
                 yield b"no gzip"
 
         for ask in self.both():
-            for serve in (lambda: httpx.Response(200, text="<h1>Sign in</h1>"), cut, lambda: httpx.Response(204), lambda: httpx.Response(200, json=[])):
+            foreign: list[Any] = [[], {}, {"status": "ok"}, {"results": [ALLOW], "decision": "maybe"}]
+            others: list[Serve] = [lambda body=body: httpx.Response(200, json=body) for body in foreign]  # type: ignore[misc]
+            for serve in (lambda: httpx.Response(200, text="<h1>Sign in</h1>"), cut, lambda: httpx.Response(204), *others):
                 services = Services({"one.test": serve, "two.test": ok()})
                 calls: list[Call] = [lambda one: one.check(QUESTION), lambda one: one.check_batch([QUESTION] * 2)]
-                decision, batch, peek = ask(services, *calls, lambda one: one.peek(QUESTION))
+                decision, batch = ask(services, *calls)
                 self.assertEqual((decision, batch), (allow_all(QUESTION), [allow_all(QUESTION)] * 2))
+                # Two of them, after which it is asked last.
+                services.asked.clear()
+                limited, peek = ask(services, lambda one: one.limit("ada", 5, 60_000), lambda one: one.peek(QUESTION))
+                self.assertEqual((limited.success, limited.degraded), (True, True))
                 # Whether it was carried out is unknown: only what is harmless goes on.
-                self.assertEqual((len(services.asked), peek.degraded), (4, False))
+                self.assertEqual((len(services.asked), peek.degraded), (3, False))
 
     def test_errors_are_raised_in_both_forms_of_their_bodies(self) -> None:
         older = {"error": {"code": "INVALID_ARGUMENT", "message": "no domain", "field": "domain"}}
@@ -415,6 +444,89 @@ class Calls(unittest.TestCase):
             self.assertEqual((acquired.decision, acquired.permit), (allow_all(QUESTION), None))
             self.assertTrue(released.wait(30))
         self.assertEqual(len(set(acquires)), 1)
+
+    def test_permits_of_many_answers_that_did_not_come_are_looked_for_one_after_another(self) -> None:
+        is_away = threading.Event()
+        asked: list[str] = []
+        released: set[str] = set()
+
+        def serve(request: httpx.Request) -> httpx.Response:
+            body = json.loads(request.content)
+            if request.url.path == "/v1/release":
+                released.add(body["permit"])
+                return httpx.Response(200, json={"was_held": True})
+            if is_away.is_set():
+                asked.append(body["idempotency_key"])
+                return broken()
+            return ok(permit=body["idempotency_key"], expires_after_ms=60_000)()
+
+        async def serve_async(request: httpx.Request) -> httpx.Response:
+            return serve(request)
+
+        async def run() -> None:
+            async with AsyncRatekeeper("http://one.test", timeout=60, transport=httpx.MockTransport(serve_async)) as service:
+                for _ in range(50):
+                    await service.acquire(QUESTION)
+                self.assertLessEqual(len(asyncio.all_tasks()), 2)
+                is_away.clear()
+                end = time.monotonic() + 30
+                while len(released) < 50 and time.monotonic() < end:
+                    await asyncio.sleep(0.001)
+
+        is_away.set()
+        before = threading.active_count()
+        with Ratekeeper("http://one.test", timeout=60, transport=httpx.MockTransport(serve)) as service:
+            for _ in range(50):
+                service.acquire(QUESTION)
+            self.assertLessEqual(threading.active_count(), before + 1)
+            is_away.clear()
+            end = time.monotonic() + 30
+            while len(released) < 50 and time.monotonic() < end:
+                time.sleep(0.001)
+        self.assertEqual(released, set(asked))
+        released.clear()
+        asked.clear()
+        is_away.set()
+        asyncio.run(run())
+        self.assertEqual(released, set(asked))
+
+
+class Late(unittest.TestCase):
+    def test_who_asks_for_permits_is_one_and_another_one_takes_over_when_that_ends(self) -> None:
+        unanswered = Unanswered()
+        one, two = {"idempotency_key": "1"}, {"idempotency_key": "2"}
+        self.assertEqual([unanswered.add(one), unanswered.add(two)], [True, False])
+        for body in (one, two):
+            first = unanswered.first()
+            self.assertEqual(first and first[1], body)
+            unanswered.done(body)
+        self.assertIsNone(unanswered.first())
+        self.assertTrue(unanswered.add(one))
+        unanswered.stopped()
+        self.assertTrue(unanswered.add(two))
+
+    def test_permits_are_asked_for_ever_later_while_the_service_is_away_and_the_oldest_are_forgotten(self) -> None:
+        now = [0.0]
+        with mock.patch("time.monotonic", lambda: now[0]):
+            unanswered = Unanswered()
+            old, *_ = bodies = [{"idempotency_key": str(number)} for number in range(1001)]
+            for body in bodies:
+                unanswered.add(body)
+            first = unanswered.first()
+            self.assertEqual(first, (0.1, bodies[1]))
+            pauses: list[float] = []
+            for _ in range(4):
+                unanswered.missed()
+                first = unanswered.first()
+                pauses.append(first[0] if first else -1)
+            self.assertEqual(pauses, [1, 5, 5, 5])
+            now[0] = 9.9
+            unanswered.add(old)
+            now[0] = 10.0
+            first = unanswered.first()
+            self.assertEqual(first, (5, old))
+            unanswered.done(old)
+            self.assertIsNone(unanswered.first())
 
 
 class Headers(unittest.TestCase):

@@ -111,7 +111,7 @@ export function limitDecided(decided: Decision): LimitResult {
     success: decided.allowed,
     limit: decided.limit ?? 0,
     remaining: decided.remaining ?? 0,
-    reset: Date.now() + (decided.resetAfterMs ?? 0),
+    reset: Math.ceil(Date.now() + (decided.resetAfterMs ?? 0)),
     retryAfterMs: decided.retryAfterMs,
     degraded: decided.degraded,
   };

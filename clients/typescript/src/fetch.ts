@@ -33,7 +33,7 @@ export interface FetchOptions {
   readonly backoff?: { readonly baseMs?: number; readonly maxMs?: number };
   /** Names whose limits a request counts towards: by default its origin and credentials, and its method and path without IDs. */
   readonly lane?: (url: URL, method: string, headers: Headers) => Lane;
-  /** Is told what happens. */
+  /** Is told what happens. What it throws ends the request, and reaches the caller. */
   readonly onEvent?: (event: FetchEvent) => void;
   /** Numbers from 0 to 1; `Math.random` by default. */
   readonly random?: () => number;
@@ -41,6 +41,9 @@ export interface FetchOptions {
 
 /** Methods whose repetition changes nothing (RFC 9110, section 9.2.2). */
 const IDEMPOTENT = ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"];
+
+/** Other schemes fail each time. */
+const HTTP = /^https?:$/;
 
 /** Answers of a server that may be better the next time. */
 const PASSING_FAULTS = new Set([408, 502, 503, 504]);
@@ -69,7 +72,7 @@ class Client {
     const url = new URL(request?.url ?? String(input), globalThis.location?.href);
     const lane = laneOf(url, method, new Headers(init.headers ?? request?.headers));
     const signal = init.signal ?? request?.signal;
-    const mayRetry = retryMethods.includes(method) && isRepeatable(init.body);
+    const mayRetry = retryMethods.includes(method) && isRepeatable(init.body) && HTTP.test(url.protocol);
     const deadline = performance.now() + budgetMs;
     for (let attempt = 0; ; attempt++) {
       const isLast = !mayRetry || attempt >= retries;
@@ -86,13 +89,17 @@ class Client {
         await sleep(wait, signal);
         continue;
       }
-      const answer = this.#learn(response, lane, ticket, performance.now() - begun);
-      const { info } = answer;
-      if (!info.denied && !PASSING_FAULTS.has(response.status)) return response;
-      const wait = isLast ? undefined : this.#again(lane, attempt, answer, deadline);
+      let wait: number | undefined;
+      try {
+        const answer = this.#learn(response, lane, ticket, performance.now() - begun);
+        const mayPass = answer.info.denied || PASSING_FAULTS.has(response.status);
+        wait = isLast || !mayPass ? undefined : this.#again(lane, attempt, answer, deadline);
+      } catch (error) {
+        letGo(response);
+        throw error;
+      }
       if (wait === undefined) return response;
-      // Its connection need not wait too. That may have broken off.
-      response.body?.cancel().catch(() => {});
+      letGo(response);
       if (wait > 0) await sleep(wait, signal);
     }
   }
@@ -173,15 +180,38 @@ function toldMs(info: RateLimitInfo): number {
 /** Credentials by which servers tell who calls. */
 const CREDENTIALS = ["authorization", "x-api-key", "api-key"];
 
-/** One budget for each origin and credential, and one route for each method and path, IDs left out. */
+/** The most credentials that have a mark; the least recently used ones get another one. */
+const MARKS_MAX = 1000;
+const marks = new Map<string, string>();
+let marked = 0;
+
+/** What stands for a credential in this process. */
+function markOf(credential: string): string {
+  if (credential === "") return "";
+  const mark = marks.get(credential) ?? String(++marked);
+  marks.delete(credential);
+  marks.set(credential, mark);
+  if (marks.size > MARKS_MAX) marks.delete(marks.keys().next().value ?? "");
+  return mark;
+}
+
+/**
+ * One budget for each origin and credential, and one route for each method and path, IDs left out. Events tell of lanes: a
+ * mark stands for each credential.
+ */
 export function defaultLane(url: URL, method: string, headers: Headers): Lane {
-  const credentials = CREDENTIALS.map((name) => headers.get(name) ?? "");
+  const credentials = CREDENTIALS.map((name) => markOf(headers.get(name) ?? ""));
   return { budget: JSON.stringify([url.origin, ...credentials]), route: `${method} ${url.pathname.split("/").map(template).join("/")}` };
 }
 
 /** A path's segment, or `*` for a number, a UUID or a long string with digits. */
 function template(segment: string): string {
   return /^\d+$|^[0-9a-f-]{16,}$/i.test(segment) || (segment.length >= 16 && /\d/.test(segment)) ? "*" : segment;
+}
+
+/** Frees the connection of an answer that nobody gets. It may have broken off. */
+function letGo(response: Response): void {
+  response.body?.cancel().catch(() => {});
 }
 
 /** True unless the body is a stream, which can be sent once. */

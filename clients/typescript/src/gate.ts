@@ -78,7 +78,7 @@ export class Gate {
         deadline,
         enter: (ticket) => { done(); enter(ticket); },
         fail: (reason) => { done(); fail(reason as Error); },
-        timer: left > TIMER_MAX_MS ? undefined : setTimeout(() => leave(new RateLimitError(Infinity, waiter.policy)), Math.max(0, left)),
+        timer: left > TIMER_MAX_MS ? undefined : setTimeout(() => leave(new RateLimitError(Infinity, queue.waiters[0]?.policy)), Math.max(0, left)),
         policy: undefined,
       };
       signal?.addEventListener("abort", onAbort);

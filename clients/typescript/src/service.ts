@@ -4,8 +4,9 @@ import { count, decision, failure, limitDecided, limitJson, limitQuestion, limit
 import { isObject, list, object, questionJson, ServiceError, text } from "./answers.ts";
 import type { Decision, IdentifierLimit, Json, LimitResult, Question } from "./answers.ts";
 import { allowAll, type Fallback } from "./fallback.ts";
-import { sleep, type Fetch } from "./fetch.ts";
+import type { Fetch } from "./fetch.ts";
 import { TIMER_MAX_MS } from "./gate.ts";
+import { Unanswered } from "./unanswered.ts";
 
 export interface ServiceOptions {
   /** URLs of the services, such as `http://127.0.0.1:8080`. Each is asked while those before it do not answer. */
@@ -54,11 +55,12 @@ interface Endpoint {
 export class Ratekeeper {
   readonly #endpoints: readonly Endpoint[];
   readonly #options: ServiceOptions;
+  readonly #unanswered = new Unanswered();
 
   constructor(options: ServiceOptions) {
     const urls = typeof options.endpoints === "string" ? [options.endpoints] : options.endpoints;
     if (urls.length === 0) throw new TypeError("endpoints: there is no service to ask");
-    this.#endpoints = urls.map((url) => ({ url: new URL(url).href.replace(/\/$/, ""), misses: 0, downUntil: 0 }));
+    this.#endpoints = urls.map((url) => ({ url: checked(url), misses: 0, downUntil: 0 }));
     this.#options = options;
   }
 
@@ -101,7 +103,7 @@ export class Ratekeeper {
     } catch (error) {
       if (!isAway(error)) throw error;
       // The service may have granted it all the same.
-      if (!wasNotDone(error as ServiceError)) void this.#giveBack(body);
+      if (!wasNotDone(error as ServiceError)) this.#unanswered.add(body, (late) => this.#giveBack(late));
       return { decision: this.#fallback(question), permit: undefined };
     }
     const token = text(answer["permit"]);
@@ -131,7 +133,7 @@ export class Ratekeeper {
   /** Charges the most that the work can cost, `hits`; `commit` or `cancel` settles it within `ttlMs`. */
   async reserve(question: Question, hits: number, options: { ttlMs?: number; idempotencyKey?: string } = {}): Promise<Reserved> {
     const { ttlMs, idempotencyKey } = options;
-    const body = { ...questionJson(question), hits, ttl_ms: ttlMs, idempotency_key: idempotencyKey };
+    const body = { ...questionJson(question), hits, ttl_ms: ttlMs, idempotency_key: idempotencyKey || undefined };
     const answer = await this.#ask("reserve", body, idempotencyKey ? "harmless" : "charged");
     if (answer) return { decision: decision(answer), reservation: text(answer["reservation"]) };
     const costly = question.descriptors.map((descriptor) => ({ hits, ...descriptor }));
@@ -151,7 +153,7 @@ export class Ratekeeper {
   /** Gives back the hits of the descriptors, as far as they still count; with a key once in five minutes. */
   async refund(question: Question, idempotencyKey?: string): Promise<void> {
     const { waitMsMax: _, ...rest } = question;
-    await this.#call("refund", { ...questionJson(rest), idempotency_key: idempotencyKey }, idempotencyKey ? "harmless" : "charged");
+    await this.#call("refund", { ...questionJson(rest), idempotency_key: idempotencyKey || undefined }, idempotencyKey ? "harmless" : "charged");
   }
 
   #fallback(question: Question): Decision {
@@ -224,24 +226,21 @@ export class Ratekeeper {
     } catch (error) {
       throw new ServiceError("AWAY", `the rate limit service at ${url} gave no answer: ${String(error)}`, undefined, undefined, error);
     }
-    if (response.ok && isObject(answer)) return answer;
+    if (response.ok && isAnswer(path, body, answer)) return answer;
     const refusal = failure(response.status, answer);
     if (!response.ok && response.status < 500) throw refusal;
     throw new ServiceError("AWAY", `the rate limit service at ${url} cannot answer: ${refusal.message}`, response.status, undefined, refusal);
   }
 
-  /** Finds out whether a permit was granted in an answer that did not come, and releases it. */
-  async #giveBack(body: Json): Promise<void> {
-    for (const pause of [100, 1000, 5000]) {
-      await sleep(pause);
-      try {
-        const permit = text((await this.#call("acquire", body, "harmless"))["permit"]);
-        if (permit) await this.release(permit);
-        return;
-      } catch (error) {
-        // Refused: there is nothing to give back. It ends by itself otherwise.
-        if (!isAway(error)) return;
-      }
+  /** Finds out whether a permit was granted in an answer that did not come, and releases it; false without an answer. */
+  async #giveBack(body: Json): Promise<boolean> {
+    try {
+      const permit = text((await this.#call("acquire", body, "harmless"))["permit"]);
+      if (permit) await this.release(permit);
+      return true;
+    } catch (error) {
+      // Refused: there is nothing to give back. It ends by itself otherwise.
+      return !isAway(error);
     }
   }
 }
@@ -297,6 +296,23 @@ export class Permit implements AsyncDisposable {
     const timer = this.#timer as { unref?: () => void };
     timer.unref?.();
   }
+}
+
+/** An endpoint without a slash at its end. */
+function checked(endpoint: string): string {
+  const url = URL.canParse(endpoint) ? new URL(endpoint) : undefined;
+  if (url?.protocol === "http:" || url?.protocol === "https:") return url.href.replace(/\/$/, "");
+  // The fallback would decide for ever.
+  throw new TypeError(`endpoints: ${JSON.stringify(endpoint)} is no URL of http or https, such as http://127.0.0.1:8080`);
+}
+
+/** True if the service can have said that: what something between says is no denial. */
+function isAnswer(path: string, body: Json, answer: unknown): answer is Json {
+  if (!isObject(answer)) return false;
+  if (path === "limit") return typeof answer["success"] === "boolean";
+  if (path === "checks") return list(answer["results"]).length === list(body["checks"]).length;
+  const isDecided = ["check", "peek", "acquire", "reserve"].includes(path);
+  return !isDecided || answer["decision"] === "allow" || answer["decision"] === "deny";
 }
 
 function isAway(error: unknown): boolean {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createFetch, Gate, RateLimitError, type FetchEvent, type FetchOptions } from "../src/index.ts";
+import { createFetch, defaultLane, Gate, RateLimitError, type FetchEvent, type FetchOptions, type Lane } from "../src/index.ts";
 
 const URL_1 = "http://api.test/users/1";
 
@@ -42,6 +42,12 @@ test("a failed connection is tried again, and its error handed on in the end", a
   const never = server(broken);
   await assert.rejects(createFetch({ fetch: never.fetch, retries: 1, ...soon })(URL_1), /fetch failed/);
   assert.equal(never.calls.length, 2);
+});
+
+test("a request that no connection can carry is tried once", async () => {
+  const { fetch, calls } = server(() => { throw new TypeError("fetch failed", { cause: new Error("unknown scheme") }); });
+  await assert.rejects(createFetch({ fetch, ...soon })("api.test:8080/users/1"), /fetch failed/);
+  assert.equal(calls.length, 1);
 });
 
 test("methods that are not idempotent are tried once, unless told", async () => {
@@ -98,6 +104,16 @@ test("the body of an answer that is tried again is let go at once, and its end d
   const ending = server(() => new Response(new ReadableStream({ start: (body) => { end = (error) => body.error(error); } }), { status: 503 }), ok);
   const onEvent = ({ type }: FetchEvent): void => { if (type === "retry") end?.(new TypeError("terminated")); };
   assert.equal((await createFetch({ fetch: ending.fetch, ...soon, onEvent })(URL_1)).status, 200);
+});
+
+test("an answer whose event is not taken is let go", async () => {
+  for (const [type, more] of [["answered", {}], ["retry", soon], ["gave-up", { budgetMs: 1000, backoff: { baseMs: 20_000 }, random: () => 1 }]] as const) {
+    let cancelled = 0;
+    const { fetch, calls } = server(() => new Response(new ReadableStream({ cancel: () => { cancelled += 1; } }), { status: 503 }));
+    const onEvent = (event: FetchEvent): void => { if (event.type === type) throw new Error("no such metric"); };
+    await assert.rejects(createFetch({ fetch, onEvent, ...more })(URL_1), /no such metric/);
+    assert.deepEqual([cancelled, calls.length], [1, 1], type);
+  }
 });
 
 test("a wait beyond the budget of time is not begun", async () => {
@@ -157,6 +173,16 @@ test("the workers of a process share what a gate knows", async () => {
   assert.equal((await createFetch({ fetch: other.fetch, gate })(URL_1, stranger)).status, 200);
 });
 
+test("a request behind another one tells the policy that both wait for", async () => {
+  const abort = new AbortController();
+  const gate = new Gate();
+  await createFetch({ fetch: server(status(200, { ratelimit: '"m";r=0;t=60' })).fetch, gate })(URL_1);
+  const first = createFetch({ fetch: server(ok).fetch, gate, budgetMs: Infinity })(URL_1, { signal: abort.signal });
+  await assert.rejects(createFetch({ fetch: server(ok).fetch, gate, budgetMs: 20 })(URL_1), { name: "RateLimitError", policy: "m" });
+  abort.abort(new Error("not needed"));
+  await assert.rejects(first, /not needed/);
+});
+
 test("routes with limits of their own do not wait for each other", async () => {
   const paced = createFetch({
     budgetMs: 50,
@@ -183,6 +209,16 @@ test("a denial without a word is followed by one request, then two, then four", 
   await Promise.all(Array.from({ length: 7 }, () => paced(URL_1)));
   assert.equal(denials, 8);
   assert.ok(most <= 4, `${most} at once`);
+});
+
+test("callers are told apart by their credentials, which no event tells", () => {
+  const lane = (headers: Record<string, string> = {}): Lane => defaultLane(new URL(URL_1), "GET", new Headers(headers));
+  const [one, other] = ["Bearer sk-secret-1", "Bearer sk-secret-2"];
+  const lanes = [lane(), lane({ Authorization: one }), lane({ authorization: other }), lane({ "x-api-key": one }), lane({ "api-key": one })];
+  assert.equal(new Set(lanes.map(({ budget }) => budget)).size, lanes.length);
+  assert.deepEqual(lane({ authorization: one }), lane({ Authorization: one }));
+  assert.doesNotMatch(JSON.stringify(lanes), /secret/);
+  assert.match(lanes[1]?.budget ?? "", /api\.test/);
 });
 
 test("concurrency is bounded", async () => {

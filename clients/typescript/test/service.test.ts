@@ -56,13 +56,30 @@ test("an identifier needs no more than a limit", async () => {
 
 test("the fallback decides about identifiers too", async () => {
   const { fetch } = services({ "one.test": refused });
-  const fallback = localLimits([{ domain: "mails", keys: ["identifier"], limit: 1, windowMs: 60_000 }]);
+  const fallback = localLimits([{ domain: "mails", keys: ["identifier"], limit: 1, windowMs: 60_000.5 }]);
   const service = new Ratekeeper({ endpoints: "http://one.test/", fetch, fallback });
   const ask = () => service.limit("ada", { limit: 5, durationMs: 60_000, domain: "mails" });
   assert.deepEqual([(await ask()).success, (await ask()).success], [true, false]);
   const late = await ask();
   assert.equal(late.degraded, true);
-  assert.ok(late.reset > Date.now());
+  assert.ok(late.reset > Date.now() && Number.isInteger(late.reset));
+});
+
+test("an endpoint that is no URL of HTTP is refused at once: the fallback would let everything pass, for ever", () => {
+  for (const url of ["localhost:8080", "10.0.0.1", "", "grpc://one.test", "http://", "http://one.test:port"]) {
+    assert.throws(() => new Ratekeeper({ endpoints: ["http://one.test", url] }), { name: "TypeError", message: /^endpoints: .* is no URL of http or https/ });
+  }
+});
+
+test("an empty key is none", async () => {
+  const broken = (): never => { throw new TypeError("fetch failed"); };
+  const { fetch, asked, bodies } = services({ "one.test": broken, "two.test": () => json(ALLOW) });
+  const service = new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch });
+  assert.deepEqual(await service.check(QUESTION, ""), allowAll(QUESTION));
+  assert.deepEqual((await service.reserve(QUESTION, 5, { idempotencyKey: "" })).decision, allowAll(QUESTION));
+  await assert.rejects(service.refund(QUESTION, ""), { code: "AWAY" });
+  assert.deepEqual(asked, ["one.test/v1/check", "one.test/v1/reserve", "one.test/v1/refund"]);
+  assert.ok(bodies.every((body) => !("idempotency_key" in (body as object))));
 });
 
 test("a service that refuses connections is passed over, and asked last for a second", async () => {
@@ -120,7 +137,8 @@ test("the fallback decides when the time is up or the service is broken", async 
 test("an answer that is none of the service's is no denial", async () => {
   const page = (): Response => new Response("<h1>Sign in</h1>", { status: 200 });
   const cut = (): Response => new Response(new ReadableStream({ start: (body) => body.error(new TypeError("terminated")) }));
-  for (const serve of [page, cut, () => new Response(null, { status: 204 }), () => new Response("[]")]) {
+  const foreign = [[], {}, { status: "ok" }, { results: [ALLOW], decision: "maybe" }].map((body) => () => json(body));
+  for (const serve of [page, cut, () => new Response(null, { status: 204 }), ...foreign]) {
     const { fetch, asked } = services({ "one.test": serve, "two.test": () => json(ALLOW) });
     const service = new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch });
     assert.deepEqual(await service.check(QUESTION), allowAll(QUESTION));
@@ -128,6 +146,9 @@ test("an answer that is none of the service's is no denial", async () => {
     // Whether it was carried out is unknown: only what is harmless goes on.
     assert.equal(asked.length, 2);
     assert.equal((await service.peek(QUESTION)).degraded, false);
+    const other = new Ratekeeper({ endpoints: "http://one.test", fetch });
+    const { success, degraded } = await other.limit("ada", { limit: 5, durationMs: 60_000 });
+    assert.deepEqual([success, degraded], [true, true]);
   }
 });
 
@@ -321,6 +342,40 @@ test("a permit that was granted in an answer that came late is given back", asyn
   const acquired = await new Ratekeeper({ endpoints: "http://one.test", fetch }).acquire(QUESTION);
   assert.deepEqual(acquired, { decision: allowAll(QUESTION), permit: undefined });
   assert.deepEqual(await released.promise, { permit: "late" });
+});
+
+test("permits of many answers that did not come are looked for one after another", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const settled = async (): Promise<void> => { for (let turns = 0; turns < 100; turns++) await new Promise((resolve) => setImmediate(resolve)); };
+  const [keys, released]: [string[], unknown[]] = [[], []];
+  let isAway = true;
+  const fetch: Fetch = async (input, init) => {
+    const body = JSON.parse(String(init?.body)) as { idempotency_key: string; permit: string };
+    if (String(input).endsWith("/release")) {
+      released.push(body.permit);
+      return json({ was_held: true });
+    }
+    keys.push(body.idempotency_key);
+    if (isAway) throw new TypeError("fetch failed");
+    return json({ ...ALLOW, permit: body.idempotency_key, expires_after_ms: 60_000 });
+  };
+  const service = new Ratekeeper({ endpoints: "http://one.test", fetch });
+  for (let acquires = 0; acquires < 50; acquires++) await service.acquire(QUESTION);
+  const wanted = keys.slice();
+  assert.equal(wanted.length, 50);
+  // While the service is away it is asked ever more seldom, and not for all of them.
+  for (const [pause, asked] of [[200, 1], [1000, 2], [5000, 3]] as const) {
+    t.mock.timers.tick(pause);
+    await settled();
+    assert.equal(keys.length, 50 + asked);
+  }
+  isAway = false;
+  t.mock.timers.tick(5000);
+  for (let ticks = 0; ticks < 1000 && released.length < 50; ticks++) {
+    await new Promise((resolve) => setImmediate(resolve));
+    t.mock.timers.tick(10);
+  }
+  assert.deepEqual(released, wanted);
 });
 
 test("headers of a decision are those of the IETF draft", () => {

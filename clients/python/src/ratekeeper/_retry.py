@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 import random
 import re
 import time
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Callable, Collection, Mapping, Optional, Union
 from urllib.parse import urlsplit
 
@@ -20,6 +22,8 @@ IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 _PASSING_FAULTS = frozenset({408, 502, 503, 504})
 # Credentials by which servers tell who calls.
 _CREDENTIALS = ("authorization", "x-api-key", "api-key")
+# Marks of credentials are of this process alone.
+_SALT = os.urandom(16)
 
 
 @dataclass(frozen=True)
@@ -39,12 +43,22 @@ class Event:
 
 
 def default_lane(url: str, method: str, headers: Mapping[str, str]) -> Lane:
-    """One budget for each origin and credential, and one route for each method and path, IDs left out."""
+    """One budget for each origin and credential, and one route for each method and path, IDs left out.
+
+    Events tell of lanes: a mark stands for each credential.
+    """
     parts = urlsplit(url)
     lower = {name.lower(): value for name, value in headers.items()}
-    credentials = [lower.get(name, "") for name in _CREDENTIALS]
+    marks = [_mark(lower.get(name, "")) for name in _CREDENTIALS]
+    # A user and a password before the host are in a header too.
+    host = parts.netloc.rpartition("@")[2].lower()
     path = "/".join(_template(segment) for segment in parts.path.split("/"))
-    return Lane(repr([parts.scheme, parts.netloc.lower(), *credentials]), f"{method} {path}")
+    return Lane(repr([parts.scheme, host, *marks]), f"{method} {path}")
+
+
+def _mark(credential: str) -> str:
+    text = str(credential).encode(errors="replace")
+    return blake2b(text, key=_SALT, digest_size=12).hexdigest() if text else ""
 
 
 def _template(segment: str) -> str:
@@ -72,7 +86,7 @@ class Options:
     lane: Callable[[str, str, Mapping[str, str]], Lane] = default_lane
     """Names whose limits a request counts towards, from its URL, method and headers."""
     on_event: Optional[Callable[[Event], object]] = None
-    """Is told what happens."""
+    """Is told what happens. What it raises ends the request, and reaches the caller."""
     random: Callable[[], float] = random.random
     """Numbers from 0 to 1."""
 

@@ -45,9 +45,14 @@ class RateLimitTransport(httpx.BaseTransport):
                 if wait is None:
                     raise
             else:
-                info = read_rate_limit_info(response.status_code, response.headers.multi_items())
-                attempts.answered(ticket, info, response.status_code)
-                wait = attempts.again(is_repeatable, response.status_code, info)
+                try:
+                    info = read_rate_limit_info(response.status_code, response.headers.multi_items())
+                    attempts.answered(ticket, info, response.status_code)
+                    wait = attempts.again(is_repeatable, response.status_code, info)
+                except BaseException:
+                    # A listener's: nobody gets the answer, which holds a connection.
+                    response.close()
+                    raise
                 if wait is None:
                     attempts.end()
                     return response
@@ -96,9 +101,14 @@ class AsyncRateLimitTransport(httpx.AsyncBaseTransport):
                 if wait is None:
                     raise
             else:
-                info = read_rate_limit_info(response.status_code, response.headers.multi_items())
-                attempts.answered(ticket, info, response.status_code)
-                wait = attempts.again(is_repeatable, response.status_code, info)
+                try:
+                    info = read_rate_limit_info(response.status_code, response.headers.multi_items())
+                    attempts.answered(ticket, info, response.status_code)
+                    wait = attempts.again(is_repeatable, response.status_code, info)
+                except BaseException:
+                    # A listener's: nobody gets the answer, which holds a connection.
+                    await response.aclose()
+                    raise
                 if wait is None:
                     attempts.end()
                     return response
@@ -127,5 +137,6 @@ def _is_repeatable(request: httpx.Request) -> bool:
 
 
 def _may_pass(error: BaseException) -> bool:
-    """True if the connection failed, which may pass."""
-    return isinstance(error, httpx.TransportError) and not isinstance(error, httpx.UnsupportedProtocol)
+    """True if the connection failed, which may pass; a request that none can carry does not."""
+    is_lasting = isinstance(error, (httpx.UnsupportedProtocol, httpx.LocalProtocolError))
+    return isinstance(error, httpx.TransportError) and not is_lasting

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any, Mapping, Optional, Union
+from functools import lru_cache
+from socket import getdefaulttimeout
+from typing import Any, Callable, Mapping, Optional, Union
 
 import requests
 from requests.adapters import HTTPAdapter
 from urllib3 import Timeout
 
 from ._info import read_rate_limit_info
+from ._reads import read_in_time, reading_within
 from ._retry import Attempts, Options
 
 __all__ = ["RateLimitAdapter", "mount"]
@@ -31,6 +34,15 @@ class RateLimitAdapter(HTTPAdapter):
         super().__init__(**kwargs)
         self._options = options or Options()
         self._gate = self._options.make_gate()
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        super().init_poolmanager(*args, **kwargs)
+        read_in_time(self.poolmanager)
+
+    def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
+        manager: Any = super().proxy_manager_for(*args, **kwargs)
+        read_in_time(manager)
+        return manager
 
     def send(
         self,
@@ -51,7 +63,8 @@ class RateLimitAdapter(HTTPAdapter):
                 attempts.paced(begun, ticket)
                 # The types of requests lack what it takes.
                 bounded: Any = _bounded(timeout, attempts.left())
-                response = super().send(request, stream, bounded, verify, cert, proxies)
+                with reading_within(_reads(timeout, attempts)):
+                    response = super().send(request, stream, bounded, verify, cert, proxies)
             except BaseException as error:
                 attempts.lost(ticket)
                 may_pass = isinstance(error, (requests.ConnectionError, requests.Timeout))
@@ -59,10 +72,16 @@ class RateLimitAdapter(HTTPAdapter):
                 if wait is None:
                     raise
             else:
-                info = read_rate_limit_info(response.status_code, list(response.raw.headers.items()))
-                attempts.answered(ticket, info, response.status_code)
-                wait = attempts.again(is_repeatable, response.status_code, info)
+                try:
+                    info = read_rate_limit_info(response.status_code, list(response.raw.headers.items()))
+                    attempts.answered(ticket, info, response.status_code)
+                    wait = attempts.again(is_repeatable, response.status_code, info)
+                except BaseException:
+                    # A listener's: nobody gets the answer, which holds a connection.
+                    response.close()
+                    raise
                 if wait is None:
+                    attempts.end()
                     return response
                 response.close()
             time.sleep(wait)
@@ -78,11 +97,33 @@ def mount(session: requests.Session, options: Optional[Options] = None) -> reque
 
 def _bounded(timeout: _Timeout, left: float) -> Timeout:
     """Timeouts for connecting and reading, together no longer than what is left of the budget."""
-    if isinstance(timeout, Timeout):
-        bounded = timeout.clone()
-    else:
-        connect, read = timeout if isinstance(timeout, tuple) else (timeout, timeout)
-        bounded = Timeout(connect=connect, read=read)
+    bounded = _given(timeout)
     if math.isfinite(left):
         bounded.total = min(bounded.total, left) if isinstance(bounded.total, (int, float)) else left
     return bounded
+
+
+def _reads(timeout: _Timeout, attempts: Attempts) -> Callable[[], Optional[float]]:
+    """The bound of a read: the caller's, and what is left of the budget until the answer has begun."""
+    given = _given(timeout)
+    given.start_connect()
+
+    @lru_cache(maxsize=None)
+    def own() -> Optional[float]:
+        """Of a total what connecting has left, for each read: so says urllib3."""
+        read = given.read_timeout
+        # Neither a number nor None: what the process has by default.
+        return read if read is None or isinstance(read, (int, float)) else getdefaulttimeout()
+
+    def bound() -> Optional[float]:
+        read, left = own(), attempts.left()
+        return read if math.isinf(left) else left if read is None else min(read, left)
+
+    return bound
+
+
+def _given(timeout: _Timeout) -> Timeout:
+    if isinstance(timeout, Timeout):
+        return timeout.clone()
+    connect, read = timeout if isinstance(timeout, tuple) else (timeout, timeout)
+    return Timeout(connect=connect, read=read)

@@ -32,6 +32,7 @@ from ._answers import (
 )
 from ._fallback import Fallback, LocalLimit, LocalLimits, allow_all, deny_all
 from ._timeouts import extensions
+from ._unanswered import Unanswered
 
 __all__ = [
     "Acquired",
@@ -121,9 +122,10 @@ class _Calls:
         urls = [endpoints] if isinstance(endpoints, str) else endpoints
         if not urls:
             raise ValueError("endpoints: there is no service to ask")
-        self._endpoints = [_Endpoint(url.rstrip("/")) for url in urls]
+        self._endpoints = [_Endpoint(_checked(url).rstrip("/")) for url in urls]
         self._timeout = timeout
         self._fallback = fallback
+        self._unanswered = Unanswered()
 
     def _call(self, path: str, body: Json, is_harmless: bool, deadline: Optional[float] = None) -> _Steps[Json]:
         """Calls one service after another until one answers."""
@@ -150,6 +152,7 @@ class _Calls:
 
     def _check(self, question: Question, key: Optional[str]) -> _Steps[Decision]:
         body: Json = {**question.json(), "standing": True}
+        key = key or None
         try:
             body = {**body, "idempotency_key": key} if key else body
             return Decision.read((yield from self._call("check", body, key is not None)))
@@ -190,6 +193,7 @@ class _Calls:
         return _expiry((yield from self._call("renew", {"permit": permit}, True)))
 
     def _reserve(self, question: Question, hits: int, ttl_ms: Optional[int], key: Optional[str]) -> _Steps[Reserved]:
+        key = key or None
         more = {"hits": hits, "ttl_ms": ttl_ms, "idempotency_key": key}
         body = {**question.json(), **{name: part for name, part in more.items() if part is not None}}
         try:
@@ -203,22 +207,32 @@ class _Calls:
 
     def _refund(self, question: Question, key: Optional[str]) -> _Steps[None]:
         body = {name: part for name, part in question.json().items() if name != "wait_ms_max"}
-        yield from self._call("refund", {**body, "idempotency_key": key} if key else body, key is not None)
+        yield from self._call("refund", {**body, "idempotency_key": key} if key else body, bool(key))
 
-    def _give_back(self, body: Json) -> _Steps[None]:
-        """Finds out whether a permit was granted in an answer that did not come, and releases it."""
-        for pause in (0.1, 1.0, 5.0):
-            yield pause
-            try:
-                permit = text((yield from self._call("acquire", body, True)).get("permit"))
-                if permit:
-                    yield from self._release(permit)
-                return
-            except _Away:
-                continue
-            except ServiceError:
-                # Refused: there is nothing to give back. It ends by itself otherwise.
-                return
+    def _give_back(self) -> _Steps[None]:
+        """Finds out whether permits were granted in answers that did not come, and releases them."""
+        try:
+            while (first := self._unanswered.first()) is not None:
+                pause, body = first
+                yield pause
+                yield from self._give_back_one(body)
+        except BaseException:
+            # Cancelled, or stopped with the client.
+            self._unanswered.stopped()
+            raise
+
+    def _give_back_one(self, body: Json) -> _Steps[None]:
+        try:
+            permit = text((yield from self._call("acquire", body, True)).get("permit"))
+            if permit:
+                yield from self._release(permit)
+        except _Away:
+            self._unanswered.missed()
+            return
+        except ServiceError:
+            # Refused: there is nothing to give back. It ends by itself otherwise.
+            pass
+        self._unanswered.done(body)
 
     def _keep(self, permit: _Held, expires_after: float) -> _Steps[None]:
         """Renews a permit every third of its time."""
@@ -276,14 +290,27 @@ class _Away(ServiceError):
         return is_harmless or self.was_not_done
 
 
-def _read(endpoint: _Endpoint, status: int, answer: bytes) -> Json:
+def _is_answer(post: _Post, body: object) -> bool:
+    """True if the service can have said that: what something between says is no denial."""
+    answer = mapping(body)
+    if post.path == "limit":
+        return isinstance(answer.get("success"), bool)
+    if post.path == "checks":
+        return len(sequence(answer.get("results"))) == len(post.body["checks"])
+    if post.path in ("check", "peek", "acquire", "reserve"):
+        return answer.get("decision") in ("allow", "deny")
+    return isinstance(body, dict)
+
+
+def _read(post: _Post, status: int, answer: bytes) -> Json:
+    endpoint = post.endpoint
     try:
         body = json.loads(answer)
     except ValueError:
         body = None
     if 200 <= status < 300:
-        if not isinstance(body, dict):
-            raise _Away(endpoint, f"{status} without an object of JSON", status=status)
+        if not _is_answer(post, body):
+            raise _Away(endpoint, f"{status} without an answer to the call", status=status)
         endpoint.misses = 0
         return mapping(cast(object, body))
     refusal = ServiceError.read(status, body)
@@ -294,6 +321,18 @@ def _read(endpoint: _Endpoint, status: int, answer: bytes) -> Json:
     away = _Away(endpoint, str(refusal), status == 503 and refusal.code in _NOT_DONE, status)
     away.reason = refusal.code
     raise away from refusal
+
+
+def _checked(url: str) -> str:
+    try:
+        parts = httpx.URL(url)
+        is_one = parts.scheme in ("http", "https") and parts.host != ""
+    except httpx.InvalidURL:
+        is_one = False
+    if not is_one:
+        # The fallback would decide for ever.
+        raise ValueError(f"endpoints: {url!r} is no URL of http or https, such as http://127.0.0.1:8080")
+    return url
 
 
 def _closed() -> ServiceError:
@@ -374,8 +413,8 @@ class Ratekeeper(_Calls):
             answer = self._run(self._acquire(body))
         except _Away as away:
             # The service may have granted it all the same.
-            if not away.was_not_done:
-                self._start(self._give_back(body), self._closed)
+            if not away.was_not_done and self._unanswered.add(body):
+                self._start(self._give_back(), self._closed)
             return Acquired(self._fallback(question), None)
         token = text(answer.get("permit"))
         permit = Permit(self, token, _expiry(answer)) if token else None
@@ -459,7 +498,7 @@ class Ratekeeper(_Calls):
                         raise post.late()
         except httpx.RequestError as error:
             raise post.away(error) from error
-        return _read(post.endpoint, response.status_code, bytes(answer))
+        return _read(post, response.status_code, bytes(answer))
 
 
 class Permit(_Held):
@@ -533,11 +572,11 @@ class AsyncRatekeeper(_Calls):
         try:
             answer = await self._run(self._acquire(body))
         except asyncio.CancelledError:
-            self._start(self._give_back(body))
+            self._look_for(body)
             raise
         except _Away as away:
             if not away.was_not_done:
-                self._start(self._give_back(body))
+                self._look_for(body)
             return Acquired(self._fallback(question), None)
         token = text(answer.get("permit"))
         permit = AsyncPermit(self, token, _expiry(answer)) if token else None
@@ -600,6 +639,10 @@ class AsyncRatekeeper(_Calls):
         except StopIteration as done:
             return cast(_T, done.value)
 
+    def _look_for(self, body: Json) -> None:
+        if self._unanswered.add(body):
+            self._start(self._give_back())
+
     def _start(self, steps: _Steps[None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(self._run(steps))
         self._tasks.add(task)
@@ -616,7 +659,7 @@ class AsyncRatekeeper(_Calls):
             raise post.late() from error
         except httpx.RequestError as error:
             raise post.away(error) from error
-        return _read(post.endpoint, response.status_code, response.content)
+        return _read(post, response.status_code, response.content)
 
 
 class AsyncPermit(_Held):

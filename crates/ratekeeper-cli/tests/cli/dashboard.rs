@@ -6,9 +6,10 @@ use crate::support::{self, Ratekeeper, run, url, write};
 use page::{Page, under_load};
 use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::keep_alive::HttpConnection;
-use ratekeeper_testkit::process::eventually;
+use ratekeeper_testkit::process::{eventually, output_of};
 use ratekeeper_testkit::ratekeeper::Args;
 use ratekeeper_testkit::redis::Server;
+use ratekeeper_testkit::repository;
 use serde_json::json;
 use std::iter;
 use std::path::Path;
@@ -43,6 +44,9 @@ const NOT_CONFIGURED: &str = "section.missing";
 /// The time within which the page shows that a breaker has turned.
 const SHOWN_WITHIN: Duration = Duration::from_secs(2);
 
+/// The time of the latest second that the page was told of.
+const LATEST: &str = ".u-legend .u-value";
+
 /// More elements than the page has, however many tenants there are.
 const ELEMENTS_MAX: u64 = 2_000;
 
@@ -51,6 +55,13 @@ fn serve(folder: &Path, more: &[&str]) -> Ratekeeper {
         .rules(RULES)
         .args("--node-name node-1");
     setup.args(more).start()
+}
+
+#[test]
+fn what_the_page_reckons_is_right() {
+    let mut node = Command::new("node");
+    node.args(["--test", "tests/parts.test.mjs"]);
+    output_of(node.current_dir(repository().join("dashboard")));
 }
 
 #[test]
@@ -255,8 +266,27 @@ fn the_page_is_used_by_keyboard() {
     tab_to(&mut page, "denied customer:umbrella");
     press(&mut page, "Enter");
     page.shows("dialog.tenant", "denied 2 times");
+    // Its list is drawn anew meanwhile.
+    let first = page.text(LATEST);
+    page.wait(LATEST, |latest| latest != first);
     press(&mut page, "Escape");
     page.wait("dialog", str::is_empty);
+    let focused = page.tell(json!({"command": "focused"}));
+    assert_eq!(focused["name"], "denied customer:umbrella", "{focused}");
+    page.end();
+    assert!(service.stop().success());
+}
+
+#[test]
+fn a_stream_that_is_never_answered_is_opened_again() {
+    let folder = tempdir().expect("a folder can be made");
+    let service = serve(folder.path(), &[]);
+    let mut page = Page::open(&service);
+    page.shows("#connection", "live");
+    page.tell(json!({"command": "stall", "end": "/admin/v1/live"}));
+    let url = format!("http://127.0.0.1:{}/dashboard", service.admin);
+    page.tell(json!({"command": "open", "url": url}));
+    page.shows("#connection", "live");
     page.end();
     assert!(service.stop().success());
 }
@@ -310,6 +340,12 @@ fn a_broken_rules_file_shows_its_place_until_it_is_mended() {
     let service = serve(folder.path(), &[]);
     let mut page = Page::open(&service);
     page.shows("#troubles", "The limiter is well");
+    // What is read aloud when it changes stays while it does not.
+    page.tell(json!({"command": "mark", "at": "#troubles > div"}));
+    let first = page.text(LATEST);
+    page.wait(LATEST, |latest| latest != first);
+    let is_same = page.tell(json!({"command": "is_marked", "at": "#troubles > div"}));
+    assert_eq!(is_same, true);
     let broken = RULES.replace(
         "algorithm: fixed_window } }\n- { key: ip",
         "algorithm: magic } }\n- { key: ip",
