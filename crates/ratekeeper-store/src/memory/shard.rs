@@ -93,7 +93,8 @@ impl Shard {
             self.table.set_meta(place, meta);
         } else if !fits {
             limit.charge(state.reborrow(), 0, &at).ok()?;
-            self.table.set_meta(place, meta.denying());
+            let expires_at = limit.expires_at(state.as_ref(), &at);
+            self.table.set_meta(place, meta.denying(expires_at));
         }
         Some((allowed, outcome))
     }
@@ -156,7 +157,7 @@ impl Shard {
         let expires_at = self.charge_at(cx, step, plan, place, hits, &at);
         let meta = self.relabel(place, step.rule);
         let meta = match hits == 0 && !cx.moves_permit(&step.limit) {
-            true => meta.denying(),
+            true => meta.denying(expires_at),
             false => meta.settled(outcome, step.limit.capacity(), expires_at),
         };
         self.table.set_meta(place, meta);

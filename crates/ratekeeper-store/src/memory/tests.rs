@@ -1,5 +1,6 @@
 mod bounded;
 mod growth;
+mod lowered;
 mod once;
 mod state_file;
 mod table;
