@@ -1,4 +1,5 @@
 mod bounded;
+mod count_denied;
 mod growth;
 mod lowered;
 mod once;
