@@ -60,7 +60,7 @@ pub(crate) struct Denied {
 #[derive(Debug, Default)]
 struct DenialShard {
     denials: HashMap<u64, Denial, BuildHasherDefault<Unhashed>>,
-    /// When each was sent, and its signature: those that are over are found without a look at the others.
+    /// The time at which each was sent, and its signature: those that are over are found without a look at the others.
     ages: BTreeSet<(Instant, u64)>,
     answered: u64,
 }

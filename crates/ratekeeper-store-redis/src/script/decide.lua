@@ -576,7 +576,7 @@ while at <= size do
     end
 
     local raws, values, expiries, opened, is_allowed, asks, is_paid = {}, {}, {}, {}, false, false, false
-    -- How long what denied is to be kept, by its key.
+    -- The time until which what denied is to be kept, by its key.
     local lasting = {}
     if done then
       runs = 0

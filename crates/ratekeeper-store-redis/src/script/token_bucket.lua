@@ -77,6 +77,6 @@ end
 --@ lasts TOKEN_BUCKET
 --= full
 --@ full
--- When nothing is missing any more, at this rate.
+-- The time from which nothing is missing any more, at this rate.
 local whole = s1 * a2
 expiry = s2 + (whole - whole % a3) / a3 + ceil((whole % a3 + s3) / a3)
