@@ -10,7 +10,7 @@
 //! for before the last refund to any of its counters is void, whether it is kept already or still
 //! on its way.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -60,6 +60,8 @@ pub(crate) struct Denied {
 #[derive(Debug, Default)]
 struct DenialShard {
     denials: HashMap<u64, Denial, BuildHasherDefault<Unhashed>>,
+    /// The time at which each was sent, and its signature: those that are over are found without a look at the others.
+    ages: BTreeSet<(Instant, u64)>,
     answered: u64,
 }
 
@@ -93,9 +95,8 @@ impl Denied {
         if self.kept.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let first = request.steps.first()?.key;
-        let mut part = self.part(first).lock();
         let signature = signature(request);
+        let mut part = self.part(signature).lock();
         let denial = part.denials.get(&signature)?;
         let since = now.saturating_duration_since(denial.sent);
         // Leases come back within their time: a denial of a leased counter lasts no longer.
@@ -134,24 +135,24 @@ impl Denied {
         known: DeniedCounters,
         (sent, returns): (Instant, u64),
     ) {
-        let Some(first) = known.keys().next().filter(|_| !self.max.is_zero()) else {
+        if self.max.is_zero() {
             return;
-        };
-        let mut part = self.part(first).lock();
+        }
+        let mut part = self.part(signature).lock();
         let denial = Denial {
             known,
             sent,
             returns,
             shard: Arc::clone(shard),
         };
-        if part.denials.len() >= DENIALS_MAX && !part.denials.contains_key(&signature) {
-            let old = part.denials.keys().next().copied();
-            old.into_iter()
-                .for_each(|old| self.drop_one(&mut part, old));
+        // A newer one takes the place of one for the same counters.
+        self.drop_one(&mut part, signature);
+        if part.denials.len() >= DENIALS_MAX {
+            self.make_room(&mut part, sent);
         }
-        if part.denials.insert(signature, denial).is_none() {
-            self.kept.fetch_add(1, Ordering::Relaxed);
-        }
+        part.ages.insert((sent, signature));
+        part.denials.insert(signature, denial);
+        self.kept.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Forgets the denials of a counter that was refunded.
@@ -173,16 +174,29 @@ impl Denied {
         self.parts.iter().map(|part| part.lock().answered).sum()
     }
 
+    /// Drops a denial that is over by `now`; where there is none, an arbitrary one. The oldest would be the wrong
+    /// choice then: of more callers than there is room for, who come in turns, each would be gone at its next turn.
+    fn make_room(&self, part: &mut DenialShard, now: Instant) {
+        let oldest = part.ages.first().copied();
+        let over = oldest.filter(|(sent, _)| now.saturating_duration_since(*sent) >= self.max);
+        let signature = over.map(|(_, signature)| signature);
+        if let Some(signature) = signature.or_else(|| part.denials.keys().next().copied()) {
+            self.drop_one(part, signature);
+        }
+    }
+
     fn drop_one(&self, part: &mut DenialShard, signature: u64) {
-        if part.denials.remove(&signature).is_some() {
+        if let Some(denial) = part.denials.remove(&signature) {
+            part.ages.remove(&(denial.sent, signature));
             self.kept.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// The part that keeps denials whose first counter is `key`.
-    #[allow(clippy::cast_possible_truncation, reason = "only the low bits count")]
-    fn part(&self, key: CounterKey) -> &Mutex<DenialShard> {
-        &self.parts[key.subject as usize % PARTS]
+    /// The part for denials of the same counters. All counters of a request count, not its first or their subject,
+    /// which a whole domain can share. Maps in a part go by other bits.
+    #[allow(clippy::cast_possible_truncation, reason = "only some bits count")]
+    fn part(&self, signature: u64) -> &Mutex<DenialShard> {
+        &self.parts[(signature >> 32) as usize % PARTS]
     }
 
     #[allow(clippy::cast_possible_truncation, reason = "only the low bits count")]

@@ -6,7 +6,7 @@ use crate::node::Login;
 use crate::server_error::ServerError;
 
 /// All commands in use, as an ACL grants them.
-const COMMANDS: &str = "+ping +info +time +eval +evalsha +get +set +del +pexpire +exists +incrby +hget +hset +zadd +zrem \
+const COMMANDS: &str = "+ping +info +time +eval +evalsha +get +set +del +pexpire +pttl +exists +incrby +hget +hset +zadd +zrem \
                         +zcount +zscore +zremrangebyscore +zrangebyscore +wait";
 
 /// The further commands for a cluster.

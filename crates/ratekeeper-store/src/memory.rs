@@ -49,7 +49,7 @@ pub use load::{LoadedState, StateFileError};
 pub use save::Saved;
 pub use stats::{MemoryStats, Refusing};
 
-use crate::{Answer, Charge, Execution, Extra, Never, Request, Step, StepOutcome, Store, Verdicts};
+use crate::{Answer, Execution, Extra, Never, Request, Step, StepOutcome, Store, Verdicts};
 use heap::Budget;
 use once::Records;
 use plan::{Context, Plan};
@@ -184,14 +184,14 @@ impl MemoryStore {
             now,
             budget: &self.budget,
             others: &[],
-            executed: false,
+            allowed: false,
             permit: None,
         };
         let mut plan = Plan::located(probe, shard.locate(probe), step);
         shard.test(&cx, step, 0, &mut plan);
         let allowed = combine([step.vote(plan.outcome.fits())], mode);
-        cx.executed = allowed || step.charge == Charge::Always;
-        shard.execute(&self.budget, cx.executed);
+        cx.allowed = allowed;
+        shard.execute(&self.budget, allowed);
         shard.charge(&cx, step, &plan, allowed);
         shard.grow(&self.budget);
         (allowed, plan.outcome)
@@ -233,7 +233,7 @@ impl MemoryStore {
                 now,
                 budget: &self.budget,
                 others: &plans,
-                executed: false,
+                allowed: false,
                 permit: extra.permit,
             };
             locked.shard(plan.shard).test(&cx, step, taken, &mut plan);
@@ -244,13 +244,12 @@ impl MemoryStore {
             .zip(&plans)
             .map(|(step, plan)| step.vote(plan.outcome.fits()));
         let allowed = combine(votes, request.mode);
-        let executed = allowed || steps.iter().any(|step| step.charge == Charge::Always);
-        locked.execute(&self.budget, executed);
+        locked.execute(&self.budget, allowed);
         let cx = Context {
             now,
             budget: &self.budget,
             others: &[],
-            executed,
+            allowed,
             permit: extra.permit,
         };
         for (step, plan) in steps.iter().zip(&plans) {
@@ -366,9 +365,9 @@ impl<'a> Locked<'a> {
         now
     }
 
-    fn execute(&mut self, budget: &Budget, charged: bool) {
+    fn execute(&mut self, budget: &Budget, allowed: bool) {
         for shard in &mut self.guards {
-            shard.execute(budget, charged);
+            shard.execute(budget, allowed);
         }
     }
 

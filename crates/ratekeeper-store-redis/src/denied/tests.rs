@@ -107,3 +107,53 @@ fn a_denial_that_comes_after_what_was_given_back_is_not_kept() {
     );
     assert!(denied.answer(&request, now).is_some());
 }
+
+/// Keeps the denial of `steps`, sent at that time.
+fn keep(denied: &Denied, shard: &Arc<Shard>, steps: &[Step], sent: Instant) {
+    let request = Request::new(steps, Mode::default(), Timestamp::EPOCH);
+    let asked = (sent, denied.returns());
+    denied.keep(shard, signature(&request), denial(&request), asked);
+}
+
+fn is_answered(denied: &Denied, steps: &[Step], now: Instant) -> bool {
+    let request = Request::new(steps, Mode::default(), Timestamp::EPOCH);
+    denied.answer(&request, now).is_some()
+}
+
+/// As with `generic_key: api` before an address, or a limit of all callers before one of each.
+#[test]
+fn denials_of_one_subject_have_as_much_room_as_those_of_many() {
+    const CALLERS: u64 = 4_000;
+    let (limit, shard, now) = (nothing(), shard(), Instant::now());
+    let of_caller = |identity| {
+        let key = CounterKey {
+            subject: 7,
+            identity,
+        };
+        Step::new(key, limit)
+    };
+    for shared in [&[][..], &[step(&limit, 1)]] {
+        let denied = Denied::new(MAX);
+        let steps = |caller| [shared, &[of_caller(caller)]].concat();
+        (0..CALLERS).for_each(|caller| keep(&denied, &shard, &steps(caller), now));
+        let answered = (0..CALLERS).filter(|caller| is_answered(&denied, &steps(*caller), now));
+        assert_eq!(answered.count(), CALLERS as usize);
+    }
+}
+
+#[test]
+fn denials_that_are_over_make_room_for_others() {
+    let (denied, limit, shard) = (Denied::new(MAX), nothing(), shard());
+    let first = Instant::now();
+    let most = (PARTS * DENIALS_MAX) as u64;
+    // Callers that never come back fill every part.
+    (0..2 * most).for_each(|caller| keep(&denied, &shard, &[step(&limit, caller)], first));
+    assert_eq!(denied.kept.load(Ordering::Relaxed), most as usize);
+    let later = first + MAX;
+    let others = 2 * most..2 * most + most / 2;
+    let steps = |caller| [step(&limit, caller)];
+    { others.clone() }.for_each(|caller| keep(&denied, &shard, &steps(caller), later));
+    let answered = { others }.filter(|caller| is_answered(&denied, &steps(*caller), later));
+    assert_eq!(answered.count(), most as usize / 2);
+    assert_eq!(denied.kept.load(Ordering::Relaxed), most as usize);
+}

@@ -56,10 +56,11 @@
 --   region, and the loans as they were before (null if there were none).
 --   for a post: the hits that were charged, those of the first time if it is a repeat, or -1 if a key holds something else.
 -- A state is told with the leases that are open on it; see escrow.lua. A denial writes nothing, but where leases that were
--- over have been charged.
+-- over have been charged. By a limit that refills a bucket later than the one that it was last charged by, as after a change
+-- of the rules, its key is kept for as long as that takes: else the bucket would be full before the caller comes back.
 -- From states and time the caller computes what is left and when to come back, by the same steps.
 --
--- Commands: TIME once, and for each step a read, and a write with its expiry unless the request is denied.
+-- Commands: TIME once, and for each step a read, and a write with its expiry unless the request is denied; PTTL where a bucket denies.
 
 local call, try, byte, unpack_, pack = redis.call, redis.pcall, string.byte, struct.unpack, struct.pack
 local floor, ceil, min, max, format, sub, find = math.floor, math.ceil, math.min, math.max, string.format, string.sub, string.find
@@ -243,6 +244,13 @@ while at <= size do
       if code ~= CONCURRENCY then
         --@ seal
         --@ set
+      end
+    elseif most > 0 and raw and raw ~= -1 then
+      local value, expiry = '', nil
+      --@ lasts
+      if expiry then
+        --@ seal
+        --@ extend
       end
     end
   elseif byte(plan, at) == 5 then
@@ -568,6 +576,8 @@ while at <= size do
     end
 
     local raws, values, expiries, opened, is_allowed, asks, is_paid = {}, {}, {}, {}, false, false, false
+    -- The time until which what denied is to be kept, by its key.
+    local lasting = {}
     if done then
       runs = 0
     else
@@ -660,6 +670,11 @@ while at <= size do
           if hits > 0 and (fit[step] or flags[step] % 2 == 1) then
             taken[key] = before + hits
           end
+          if raw and not fit[step] then
+            local expiry
+            --@ lasts
+            lasting[key] = expiry and max(expiry, lasting[key] or 0)
+          end
           rooms[step], settles[step] = room, settle
         end
         -- Denied by any enforced step, or by every descriptor in quota mode.
@@ -729,15 +744,20 @@ while at <= size do
     end
     for step = 1, steps do
       local key = KEYS[first + step - 1]
-      local value, expiry = values[key], expiries[key]
-      if value and codes[step] ~= CONCURRENCY then
-        values[key] = nil
+      local value, lasts = values[key], lasting[key]
+      if (value or lasts) and codes[step] ~= CONCURRENCY then
+        local is_charged, expiry = value ~= nil, max(expiries[key] or 0, lasts or 0)
+        value, values[key], expiries[key], lasting[key] = value or '', nil, nil, nil
         if opened[key] then
           local code, held, tail, latest = codes[step], opened[key].held, opened[key].tail, opened[key].latest
           local _, a2, a3, a4 = unpack(params[step])
           --@ seal
         end
-        --@ set
+        if is_charged then
+          --@ set
+        else
+          --@ extend
+        end
       end
     end
     if until_ and not done and (is_allowed or is_paid or not asks) then

@@ -14,6 +14,7 @@ local commands = {
   { 'SET', key, '0', 'PX', '1' },
   { 'DEL', key },
   { 'PEXPIRE', key, '1' },
+  { 'PTTL', key },
   { 'EXISTS', key },
   { 'INCRBY', key, '1' },
   { 'HGET', key, 'x' },

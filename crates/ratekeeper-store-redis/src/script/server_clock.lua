@@ -18,5 +18,11 @@ if type(raw) == 'table' then
 end
 --@ set
 call('SET', key, value, 'PX', max(1, ceil((expiry - now) / 1000)))
+--@ extend
+-- Fails for a user who may do either no longer: then the denial stands, and is not remembered.
+local left = try('PTTL', key)
+if type(left) == 'number' and left >= 0 and (left + 1) * 1000 < expiry - now then
+  try('PEXPIRE', key, ceil((expiry - now) / 1000))
+end
 --@ expire
 call('PEXPIRE', key, max(1, ceil((expiry - now) / 1000)))

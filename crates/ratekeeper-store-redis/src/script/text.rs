@@ -13,11 +13,13 @@ const LENT: &str = include_str!("lent.lua");
 
 const SLIDING_WINDOW: &str = include_str!("sliding_window.lua");
 
+const TOKEN_BUCKET: &str = include_str!("token_bucket.lua");
+
 const ALGORITHMS: [&str; 7] = [
     include_str!("fixed_window.lua"),
     include_str!("sub_windows.lua"),
     SLIDING_WINDOW,
-    include_str!("token_bucket.lua"),
+    TOKEN_BUCKET,
     include_str!("leaky_bucket.lua"),
     include_str!("sliding_log.lua"),
     include_str!("concurrency.lua"),
@@ -77,6 +79,7 @@ impl Script {
         for line in text.lines() {
             match line.strip_prefix(INNER) {
                 Some(place @ ("distance" | "form")) => section(SLIDING_WINDOW, place, &mut whole),
+                Some(place @ "full") => section(TOKEN_BUCKET, place, &mut whole),
                 Some(place) => section(clock.text(), place, &mut whole),
                 None => push(line, &mut whole),
             }
@@ -110,7 +113,9 @@ impl Script {
 /// Appends a line, or the sections that it stands for.
 fn place_line(line: &str, clock: Clock, text: &mut String) {
     match line.trim_start().strip_prefix(MARK) {
-        Some(place @ ("check" | "gone" | "read" | "answer" | "charge")) => branches(place, text),
+        Some(place @ ("check" | "gone" | "read" | "answer" | "charge" | "lasts")) => {
+            branches(place, text)
+        }
         Some(place) => section(clock.text(), place, text),
         None => push(line, text),
     }

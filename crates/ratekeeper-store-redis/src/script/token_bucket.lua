@@ -73,5 +73,10 @@ elseif s3 == 0 then
 else
   value = pack('>I7I7I7I4', s1, s2, s4, s3 * (FRACTION / a3))
 end
+--= full
+--@ lasts TOKEN_BUCKET
+--= full
+--@ full
+-- The time from which nothing is missing any more, at this rate.
 local whole = s1 * a2
 expiry = s2 + (whole - whole % a3) / a3 + ceil((whole % a3 + s3) / a3)

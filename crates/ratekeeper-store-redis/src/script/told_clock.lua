@@ -18,5 +18,10 @@ if type(raw) == 'table' then
 end
 --@ set
 call('SET', key, value, 'PX', 3600000 + max(1, ceil((expiry - now) / 1000)))
+--@ extend
+local left = try('PTTL', key)
+if type(left) == 'number' and left >= 0 and (left + 1 - 3600000) * 1000 < expiry - now then
+  try('PEXPIRE', key, 3600000 + ceil((expiry - now) / 1000))
+end
 --@ expire
 call('PEXPIRE', key, 3600000 + max(1, ceil((expiry - now) / 1000)))

@@ -22,6 +22,7 @@ mod fleet;
 mod idle_servers;
 mod leases;
 mod loans;
+mod lowered;
 mod once;
 mod pauses;
 mod refusals;

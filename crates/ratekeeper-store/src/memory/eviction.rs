@@ -1,7 +1,7 @@
 //! Eviction, for new counters and for growing states.
 //!
-//! Victims are chosen while a request is tested, and removed when it is charged: a denied request
-//! evicts nothing.
+//! Victims are chosen while a request is tested, and removed when the step that they make room for
+//! is charged: a denied request evicts nothing, but for what is charged all the same.
 
 use ratekeeper_core::{Algorithm, Outcome, Shape, Spill, StateMut, Timestamp};
 
@@ -14,6 +14,16 @@ use crate::{Charge, Step};
 
 /// The largest count that every inline state can hold.
 const INLINE_COUNT: u64 = u16::MAX as u64;
+
+/// A counter to remove if the step that it makes room for is charged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Doomed {
+    place: Position,
+    /// The condition for charging that step.
+    charge: Charge,
+    /// Heap bytes of its victims that the step gets; told by the last of them.
+    promised: usize,
+}
 
 /// Buckets outside a key's own window to search for a victim.
 const SEARCHED: usize = 64;
@@ -31,11 +41,14 @@ impl Shard {
         outcome: &Outcome,
         plan: &mut Plan,
     ) -> bool {
-        if plan.spot == Spot::Absent {
-            match self.place_for(cx, plan) {
+        match plan.spot {
+            Spot::Absent => match self.place_for(cx, plan) {
                 Some(place) => plan.spot = Spot::New(place),
                 None => return false,
-            }
+            },
+            // An earlier step of the request has the same counter, and may not be charged.
+            Spot::New(place) if plan.charge == Charge::Always => self.doom_always(place),
+            Spot::New(_) | Spot::Found(_) => {}
         }
         match self.heap_bytes_for(cx, step, outcome, plan.spot) {
             0 => true,
@@ -43,23 +56,23 @@ impl Shard {
         }
     }
 
-    /// Removes the counters doomed for this request, if it is charged.
+    /// Removes the counters doomed for those steps of this request that are charged.
     #[inline]
-    pub(super) fn execute(&mut self, budget: &Budget, charged: bool) {
+    pub(super) fn execute(&mut self, budget: &Budget, allowed: bool) {
         if !self.doomed.is_empty() {
-            self.execute_doomed(budget, charged);
+            self.execute_doomed(budget, allowed);
         }
     }
 
     #[cold]
-    fn execute_doomed(&mut self, budget: &Budget, charged: bool) {
-        let promised = std::mem::take(&mut self.promised);
-        if !charged {
-            self.doomed.clear();
-            return;
-        }
-        let mut freed = 0;
-        while let Some(place) = self.doomed.pop() {
+    fn execute_doomed(&mut self, budget: &Budget, allowed: bool) {
+        let (mut freed, mut promised) = (0, 0);
+        while let Some(doomed) = self.doomed.pop() {
+            if !allowed && doomed.charge == Charge::IfAllowed {
+                continue;
+            }
+            let place = doomed.place;
+            promised += doomed.promised;
             if self.table.meta(place).is_expired(self.now) {
                 self.tally.evicted_expired += 1;
             } else {
@@ -94,7 +107,7 @@ impl Shard {
         if let Some(Some(free)) = free {
             return Some(free);
         }
-        best.place.map(|place| self.doom(place))
+        best.place.map(|place| self.doom(place, plan))
     }
 
     /// The same for a rule at its maximum share: one of its own counters goes.
@@ -112,11 +125,11 @@ impl Shard {
             }
         }
         if let Some(place) = best.place {
-            return Some(self.doom(place));
+            return Some(self.doom(place, plan));
         }
         let free = free?;
         let victim = self.search(cx, plan.shard, |_, meta| meta.rule() == plan.rule)?;
-        self.doom(victim);
+        self.doom(victim, plan);
         Some(free)
     }
 
@@ -151,11 +164,13 @@ impl Shard {
             }) else {
                 break;
             };
-            self.doom(victim);
+            self.doom(victim, plan);
             let heap = self.heaps.get_full(self.table.state(victim)[0]);
             freed += heap.map_or(0, bytes_of);
             if freed >= bytes {
-                self.promised += bytes;
+                if let Some(last) = self.doomed.last_mut() {
+                    last.promised = bytes;
+                }
                 plan.inherited = bytes;
                 return true;
             }
@@ -189,14 +204,26 @@ impl Shard {
         best.place
     }
 
-    fn doom(&mut self, place: Position) -> Position {
-        self.doomed.push(place);
+    fn doom(&mut self, place: Position, plan: &Plan) -> Position {
+        self.doomed.push(Doomed {
+            place,
+            charge: plan.charge,
+            promised: 0,
+        });
         place
+    }
+
+    /// Has the counter at `place`, if it is doomed for another step, make room for one that is charged always.
+    fn doom_always(&mut self, place: Position) {
+        let mut doomed = self.doomed.iter_mut();
+        if let Some(doomed) = doomed.find(|doomed| doomed.place == place) {
+            doomed.charge = Charge::Always;
+        }
     }
 
     /// Returns true if that position is taken: by another step, or by a victim's successor.
     fn is_taken(&self, cx: &Context<'_>, shard: usize, place: Position) -> bool {
-        self.doomed.contains(&place) || cx.is_claimed(shard, place)
+        self.doomed.iter().any(|doomed| doomed.place == place) || cx.is_claimed(shard, place)
     }
 }
 

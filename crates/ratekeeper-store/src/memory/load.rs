@@ -10,8 +10,11 @@ use ratekeeper_core::{Heap, Micros, Timestamp};
 use super::MemoryStore;
 use super::heap::OVERHEAD_BYTES;
 use super::meta::Meta;
+use super::once::Record;
 use super::shard::NO_RULE;
-use super::state_file::{FIXED_BYTES, HEADER_BYTES_MAX, MAGIC, Saved as State, Words, checksum};
+use super::state_file::{
+    FIXED_BYTES, HEADER_BYTES_MAX, MAGIC, Saved as State, WITHOUT_RECORDS, Words, checksum,
+};
 use super::table::Probe;
 use crate::CounterKey;
 
@@ -32,6 +35,10 @@ pub struct LoadedState {
     pub expired: u64,
     /// Counters without room here, because this store is smaller than the one that saved them.
     pub dropped: u64,
+    /// Records of idempotent requests that are still alive.
+    pub records: u64,
+    /// Records without room here: repeats of those requests are carried out again.
+    pub records_dropped: u64,
 }
 
 /// The reason why a state file was refused. Nothing was loaded.
@@ -61,8 +68,8 @@ pub enum StateFileError {
 
 impl MemoryStore {
     /// Loads the file that [`save`](Self::save) wrote, as of `now`. The file is read twice: to
-    /// verify all of it, then to load it. Counters that already exist stay as they are; the loaded
-    /// ones belong to no rule until they are first used.
+    /// verify all of it, then to load it. Counters and records that already exist stay as they are;
+    /// the loaded counters belong to no rule until they are first used.
     ///
     /// # Errors
     /// [`StateFileError`]; nothing was loaded.
@@ -71,24 +78,19 @@ impl MemoryStore {
         input: &mut (impl Read + Seek),
         now: Timestamp,
     ) -> Result<LoadedState, StateFileError> {
-        let mut loaded = read_header(input)?;
+        let (mut loaded, version) = read_header(input)?;
+        let has_records = version != WITHOUT_RECORDS;
         let ahead = loaded.saved_at.since(now);
         if ahead > CLOCK_SLACK {
             return Err(StateFileError::FromTheFuture(ahead.as_secs_ceil()));
         }
-        // Records of idempotent requests are not in the file.
+        // Requests that were carried out after the file was saved have no record in it.
         self.records.begin(now);
         let blocks_at = input.stream_position()?;
-        read_blocks(input, |_, _, _| {})?;
+        read_counters(input, |_, _, _| {})?;
+        read_records(input, has_records, |_, _| {})?;
         input.seek(SeekFrom::Start(blocks_at))?;
-        let result = read_blocks(input, |key, meta, state| {
-            let count = match self.put(key, meta, state, now) {
-                Put::Alive => &mut loaded.counters,
-                Put::Expired => &mut loaded.expired,
-                Put::NoRoom => &mut loaded.dropped,
-            };
-            *count += 1;
-        });
+        let result = self.load_blocks(input, has_records, now, &mut loaded);
         if let Err(error) = result {
             // The file was whole a moment ago: somebody writes to it, or the disk fails.
             self.clear();
@@ -105,8 +107,33 @@ impl MemoryStore {
         self.load(&mut File::open(path)?, now)
     }
 
-    /// Removes every counter.
+    fn load_blocks(
+        &self,
+        input: &mut impl Read,
+        has_records: bool,
+        now: Timestamp,
+        loaded: &mut LoadedState,
+    ) -> Result<(), StateFileError> {
+        read_counters(input, |key, meta, state| {
+            let count = match self.put(key, meta, state, now) {
+                Put::Alive => &mut loaded.counters,
+                Put::Expired => &mut loaded.expired,
+                Put::NoRoom => &mut loaded.dropped,
+            };
+            *count += 1;
+        })?;
+        read_records(input, has_records, |id, record| {
+            match self.records.restore(id, record, now) {
+                Put::Alive => loaded.records += 1,
+                Put::Expired => {}
+                Put::NoRoom => loaded.records_dropped += 1,
+            }
+        })
+    }
+
+    /// Removes every counter and every record.
     pub fn clear(&self) {
+        self.records.clear();
         for cell in &self.shards {
             cell.0.lock().clear(&self.budget);
         }
@@ -140,14 +167,15 @@ impl MemoryStore {
     }
 }
 
-/// The result for a counter of the file.
-enum Put {
+/// The result for a counter or record of the file.
+pub(super) enum Put {
     Alive,
     Expired,
     NoRoom,
 }
 
-fn read_header(input: &mut impl Read) -> Result<LoadedState, StateFileError> {
+/// The header, and the version of the file.
+fn read_header(input: &mut impl Read) -> Result<(LoadedState, u32), StateFileError> {
     let mut bytes = read(input, FIXED_BYTES).map_err(|error| match error {
         StateFileError::Truncated => StateFileError::NotAStateFile,
         error => error,
@@ -155,7 +183,10 @@ fn read_header(input: &mut impl Read) -> Result<LoadedState, StateFileError> {
     if !bytes.starts_with(&MAGIC) {
         return Err(StateFileError::NotAStateFile);
     }
-    STATE_FILE.check(u32_at(&bytes, 8))?;
+    let version = u32_at(&bytes, 8);
+    if version != WITHOUT_RECORDS {
+        STATE_FILE.check(version)?;
+    }
     let len = u32_at(&bytes, 12) as usize;
     if len > HEADER_BYTES_MAX {
         return Err(StateFileError::Corrupt);
@@ -163,46 +194,77 @@ fn read_header(input: &mut impl Read) -> Result<LoadedState, StateFileError> {
     let saved_at = Timestamp::from_micros(u64_at(&bytes, 16));
     bytes.extend(read(input, len)?);
     check(input, &bytes)?;
-    Ok(LoadedState {
+    let loaded = LoadedState {
         header: bytes.split_off(FIXED_BYTES),
         saved_at,
         counters: 0,
         expired: 0,
         dropped: 0,
-    })
+        records: 0,
+        records_dropped: 0,
+    };
+    Ok((loaded, version))
 }
 
-/// Reads all blocks to the end of the file, and verifies each before it passes its counters on.
-fn read_blocks(
+fn read_counters(
     input: &mut impl Read,
     mut each: impl FnMut(CounterKey, Meta, State<'_>),
 ) -> Result<(), StateFileError> {
-    let mut total = 0_u64;
     let mut heap = Vec::new();
+    read_blocks(input, |words| {
+        let (key, meta, state) = words.counter(&mut heap)?;
+        each(key, meta, state);
+        Some(())
+    })
+}
+
+/// Reads the records, where the file has any, and verifies that nothing follows.
+fn read_records(
+    input: &mut impl Read,
+    has_records: bool,
+    mut each: impl FnMut(u128, Record),
+) -> Result<(), StateFileError> {
+    if has_records {
+        read_blocks(input, |words| {
+            let (id, record) = Record::decode(words)?;
+            each(id, record);
+            Some(())
+        })?;
+    }
+    match at_end(input)? {
+        true => Ok(()),
+        false => Err(StateFileError::Corrupt),
+    }
+}
+
+/// Reads blocks up to their end, and verifies each before it passes its words on: once for each
+/// entry, of which `each` takes the words, or none if it is damaged.
+fn read_blocks(
+    input: &mut impl Read,
+    mut each: impl FnMut(&mut Words<'_>) -> Option<()>,
+) -> Result<(), StateFileError> {
+    let mut total = 0_u64;
     loop {
         let mut bytes = read(input, 8)?;
-        let (counters, len) = (u32_at(&bytes, 0), u32_at(&bytes, 4) as usize);
+        let (entries, len) = (u32_at(&bytes, 0), u32_at(&bytes, 4) as usize);
         if len == 0 {
             bytes.extend(read(input, 8)?);
             check(input, &bytes)?;
-            let whole = counters == 0 && u64_at(&bytes, 8) == total && at_end(input)?;
-            return if whole {
-                Ok(())
-            } else {
-                Err(StateFileError::Corrupt)
+            return match entries == 0 && u64_at(&bytes, 8) == total {
+                true => Ok(()),
+                false => Err(StateFileError::Corrupt),
             };
         }
         bytes.extend(read(input, len)?);
         check(input, &bytes)?;
         let mut words = Words::of(&bytes[8..]).ok_or(StateFileError::Corrupt)?;
-        for _ in 0..counters {
-            let (key, meta, state) = words.counter(&mut heap).ok_or(StateFileError::Corrupt)?;
-            each(key, meta, state);
+        for _ in 0..entries {
+            each(&mut words).ok_or(StateFileError::Corrupt)?;
         }
         if !words.is_empty() {
             return Err(StateFileError::Corrupt);
         }
-        total += u64::from(counters);
+        total += u64::from(entries);
     }
 }
 

@@ -13,6 +13,7 @@ use crate::RuleSlot;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Meta(u64);
 
+const EXPIRY: u64 = 0xffff_ffff;
 const RULE_SHIFT: u32 = 32;
 const SHARE_SHIFT: u32 = 48;
 const HEAP: u64 = 1 << 56;
@@ -36,7 +37,7 @@ impl Meta {
     /// Returns true if the counter is as good as unused, and may be removed.
     #[inline]
     pub(super) const fn is_expired(self, now: Timestamp) -> bool {
-        (self.0 & 0xffff_ffff) <= now.as_micros() / 1_000_000
+        (self.0 & EXPIRY) <= now.as_micros() / 1_000_000
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "16 bits of the word")]
@@ -101,10 +102,13 @@ impl Meta {
     }
 
     /// The metadata after a denial that charged nothing: it has nothing left, and lives on as it
-    /// would have, even if the limit that denied it would refill it sooner.
+    /// would have, even if the limit that denied it would refill it sooner; if that refills it
+    /// later, until then, so that the denial lasts for as long as it was told.
     #[inline]
-    pub(super) const fn denying(self) -> Self {
-        self.with_share(0)
+    pub(super) const fn denying(self, expires_at: Timestamp) -> Self {
+        let later = self.expiring_at(expires_at);
+        let lasts = later.0 & EXPIRY > self.0 & EXPIRY;
+        if lasts { later } else { self }.with_share(0)
     }
 
     /// Sets the expiry in whole seconds, rounded up, so that nothing is removed early. The 32 bits
@@ -112,12 +116,8 @@ impl Meta {
     #[inline]
     pub(super) const fn expiring_at(self, at: Timestamp) -> Self {
         let secs = at.as_micros().div_ceil(1_000_000);
-        let secs = if secs > 0xffff_ffff {
-            0xffff_ffff
-        } else {
-            secs
-        };
-        Self((self.0 & !0xffff_ffff) | secs)
+        let secs = if secs > EXPIRY { EXPIRY } else { secs };
+        Self((self.0 & !EXPIRY) | secs)
     }
 }
 

@@ -1,10 +1,13 @@
 //! Records of idempotent requests, by which repeats are recognized.
 //!
 //! Ids are divided into eight parts with a lock each, which is held while the request is decided:
-//! two concurrent copies count as one request. The records are not saved with the counters. A
-//! request that gives back hits taken before the counters were loaded is therefore not executed
-//! ([`Execution::Unknown`]): giving back twice would admit too much, and not giving back admits too
-//! little for at most a window.
+//! two concurrent copies count as one request. The records are saved with the counters, but what
+//! came after the last save is lost. A request without a record that gives back hits taken before
+//! the counters were loaded is therefore not executed ([`Execution::Unknown`]): giving back what was
+//! never counted, or twice, would admit too much, and not giving back admits too little for at most
+//! a window.
+
+mod saved;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,8 +47,8 @@ pub(super) struct Shard {
 }
 
 /// The answer to a request, kept for its repeats.
-#[derive(Debug)]
-struct Record {
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Record {
     until: Timestamp,
     content: u64,
     at: Timestamp,
@@ -64,6 +67,9 @@ const fn bytes_of(outcomes: usize) -> usize {
 }
 
 impl Records {
+    /// The number of parts.
+    pub(super) const PARTS: usize = PARTS;
+
     pub(super) fn new(bytes: usize) -> Self {
         Self {
             parts: Default::default(),
@@ -85,7 +91,7 @@ impl Records {
         self.part_bytes_max * PARTS
     }
 
-    /// Declares that the counters hold hits from before `now` without records.
+    /// Declares that there may have been requests before `now` that have no record.
     pub(super) fn begin(&self, now: Timestamp) {
         // Relaxed: set before the store serves its first request.
         self.since.fetch_max(now.as_micros(), Ordering::Relaxed);
@@ -174,9 +180,13 @@ impl Shard {
             allowed: verdicts.allowed,
             outcomes: verdicts.outcomes.as_slice().into(),
         };
+        self.insert(once.id, record);
+    }
+
+    fn insert(&mut self, id: u128, record: Record) {
         self.bytes += record.bytes();
-        self.ends.insert((until, once.id));
-        self.records.insert(once.id, record);
+        self.ends.insert((record.until, id));
+        self.records.insert(id, record);
     }
 }
 

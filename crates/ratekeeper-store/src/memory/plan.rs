@@ -27,6 +27,7 @@ pub(super) struct Plan {
     pub(super) spot: Spot,
     pub(super) outcome: StepOutcome,
     pub(super) rule: RuleSlot,
+    pub(super) charge: Charge,
     /// Hits that earlier steps of the request take from the same counter.
     pub(super) taken: u64,
     /// Heap bytes taken from the budget for it.
@@ -44,6 +45,7 @@ impl Plan {
             spot,
             outcome: StepOutcome::Full(step.full_mode),
             rule: step.rule,
+            charge: step.charge,
             taken: 0,
             reserved: 0,
             inherited: 0,
@@ -63,7 +65,8 @@ impl Plan {
 
     /// Heap bytes available for its charge.
     pub(super) fn heap_bytes(&self, cx: &Context<'_>) -> usize {
-        self.reserved + if cx.executed { self.inherited } else { 0 }
+        let is_charged = cx.allowed || self.charge == Charge::Always;
+        self.reserved + if is_charged { self.inherited } else { 0 }
     }
 }
 
@@ -73,9 +76,9 @@ pub(super) struct Context<'a> {
     pub(super) budget: &'a Budget,
     /// The plans of the request's other steps, whose counters must not be evicted.
     pub(super) others: &'a [Plan],
-    /// True if the request is charged, and so the doomed counters are gone. Not known, and false,
-    /// during the test.
-    pub(super) executed: bool,
+    /// True if the request is allowed, and so the counters doomed for any of its steps are gone. Not
+    /// known, and false, during the test.
+    pub(super) allowed: bool,
     /// The permit that concurrency steps take, renew or release.
     pub(super) permit: Option<Permit>,
 }

@@ -1,4 +1,8 @@
-//! Saves the counters that outlive a restart.
+//! Saves the counters that outlive a restart, and the records of idempotent requests.
+//!
+//! The records are saved after the counters. So there is a record of whatever request a saved counter was charged for, and
+//! a repeat is not charged again. After a crash there can be records of requests whose charges were lost, as all are that
+//! came after their counter was saved.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -9,6 +13,7 @@ use ratekeeper_core::Timestamp;
 use ratekeeper_core::formats::STATE_FILE;
 
 use super::MemoryStore;
+use super::once::Records;
 use super::state_file::{HEADER_BYTES_MAX, MAGIC, Saved as State, checksum, encode};
 
 /// Buckets copied under one lock, which takes some ten microseconds.
@@ -22,13 +27,15 @@ const BLOCK_BYTES: usize = 1 << 20;
 pub struct Saved {
     /// Live counters with windows of a minute or more.
     pub counters: u64,
+    /// Records of idempotent requests.
+    pub records: u64,
     /// Bytes written.
     pub bytes: u64,
 }
 
 impl MemoryStore {
-    /// Writes the counters that are alive at `now` and whose windows are a minute or longer, and
-    /// `header`, the caller's own data (at most 64 KiB), such as the hash key of the counters'
+    /// Writes the counters that are alive at `now` and whose windows are a minute or longer, the live
+    /// records of idempotent requests, and `header`, the caller's own data (at most 64 KiB), such as the hash key of the counters'
     /// names.
     ///
     /// Decisions go on meanwhile: a lock is held for a few microseconds at a time, so counters are
@@ -53,18 +60,40 @@ impl MemoryStore {
                 let now = now.max(shard.now);
                 (from..to).for_each(|bucket| block.add(&shard, bucket, now));
                 drop(shard);
-                if block.bytes.len() >= BLOCK_BYTES {
-                    counters += block.write(&mut out)?;
-                }
+                counters += block.write_if_full(&mut out)?;
             }
         }
         counters += block.write(&mut out)?;
         write_end(&mut out, counters)?;
+        let records = self.save_records(&mut out, now)?;
         out.out.flush()?;
         Ok(Saved {
             counters,
+            records,
             bytes: out.bytes,
         })
+    }
+
+    /// Writes the records that are alive at `now`; returns their number.
+    fn save_records(&self, out: &mut impl Write, now: Timestamp) -> io::Result<u64> {
+        let mut records = 0;
+        let mut block = Block::default();
+        for part in 0..Records::PARTS {
+            let mut last = None;
+            loop {
+                block.open();
+                let (added, next) = self.records.encode_after(part, last, now, &mut block.bytes);
+                block.entries += added;
+                records += block.write_if_full(out)?;
+                match next {
+                    Some(next) => last = Some(next),
+                    None => break,
+                }
+            }
+        }
+        records += block.write(out)?;
+        write_end(out, records)?;
+        Ok(records)
     }
 
     /// Saves to `path` atomically: after a crash at any moment there is the old file or the new
@@ -140,9 +169,9 @@ fn write_header(out: &mut impl Write, header: &[u8], now: Timestamp) -> io::Resu
     write_checked(out, &mut bytes)
 }
 
-fn write_end(out: &mut impl Write, counters: u64) -> io::Result<()> {
+fn write_end(out: &mut impl Write, total: u64) -> io::Result<()> {
     let mut bytes = vec![0; 8];
-    bytes.extend_from_slice(&counters.to_le_bytes());
+    bytes.extend_from_slice(&total.to_le_bytes());
     write_checked(out, &mut bytes)
 }
 
@@ -152,19 +181,24 @@ fn write_checked(out: &mut impl Write, bytes: &mut Vec<u8>) -> io::Result<()> {
     out.write_all(bytes)
 }
 
-/// Counters to be written, after eight bytes with their number and length.
+/// Counters or records to be written, after eight bytes with their number and length.
 #[derive(Default)]
 struct Block {
-    counters: u32,
+    entries: u32,
     bytes: Vec<u8>,
 }
 
 impl Block {
-    /// Adds the counters of a bucket that are to be saved.
-    fn add(&mut self, shard: &super::Shard, bucket: usize, now: Timestamp) {
+    /// Begins the block, unless it is begun.
+    fn open(&mut self) {
         if self.bytes.is_empty() {
             self.bytes.extend_from_slice(&[0; 8]);
         }
+    }
+
+    /// Adds the counters of a bucket that are to be saved.
+    fn add(&mut self, shard: &super::Shard, bucket: usize, now: Timestamp) {
+        self.open();
         for (place, meta) in shard.table.places(bucket) {
             let Some(meta) = meta.filter(|meta| meta.is_durable() && !meta.is_expired(now)) else {
                 continue;
@@ -176,24 +210,32 @@ impl Block {
                 State::Words(*words)
             };
             encode(&mut self.bytes, shard.table.key(place), meta, &state);
-            self.counters += 1;
+            self.entries += 1;
+        }
+    }
+
+    /// Writes the block if it is large enough; returns the number of entries written.
+    fn write_if_full(&mut self, out: &mut impl Write) -> io::Result<u64> {
+        match self.bytes.len() >= BLOCK_BYTES {
+            true => self.write(out),
+            false => Ok(0),
         }
     }
 
     /// Writes the block, unless it is empty, and clears it.
     fn write(&mut self, out: &mut impl Write) -> io::Result<u64> {
-        if self.counters == 0 {
+        if self.entries == 0 {
             return Ok(0);
         }
         let len = u32::try_from(self.bytes.len() - 8)
-            .map_err(|_| io::Error::other("a counter is too large to be saved"))?;
-        self.bytes[..4].copy_from_slice(&self.counters.to_le_bytes());
+            .map_err(|_| io::Error::other("an entry is too large to be saved"))?;
+        self.bytes[..4].copy_from_slice(&self.entries.to_le_bytes());
         self.bytes[4..8].copy_from_slice(&len.to_le_bytes());
         write_checked(out, &mut self.bytes)?;
-        let counters = u64::from(self.counters);
-        self.counters = 0;
+        let entries = u64::from(self.entries);
+        self.entries = 0;
         self.bytes.clear();
-        Ok(counters)
+        Ok(entries)
     }
 }
 

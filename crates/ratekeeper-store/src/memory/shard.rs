@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use ratekeeper_core::{Ask, Limit, Mode, Moment, Outcome, Shape, StateMut, StateRef, Timestamp};
 
+use super::eviction::Doomed;
 use super::heap::{Budget, Slab, bytes_of};
 use super::meta::Meta;
 use super::plan::{Context, Plan, Spot};
@@ -32,10 +33,8 @@ pub(super) struct Shard {
     pub(super) rules: Vec<u32>,
     /// The most counters of one rule.
     pub(super) rule_most: usize,
-    /// Counters to remove if the current request is charged.
-    pub(super) doomed: Vec<Position>,
-    /// Heap bytes of theirs that have already been promised.
-    pub(super) promised: usize,
+    /// Counters to remove if those steps of the current request are charged.
+    pub(super) doomed: Vec<Doomed>,
 }
 
 impl Shard {
@@ -54,7 +53,6 @@ impl Shard {
             rules: Vec::new(),
             rule_most,
             doomed: Vec::new(),
-            promised: 0,
         }
     }
 
@@ -93,7 +91,8 @@ impl Shard {
             self.table.set_meta(place, meta);
         } else if !fits {
             limit.charge(state.reborrow(), 0, &at).ok()?;
-            self.table.set_meta(place, meta.denying());
+            let expires_at = limit.expires_at(state.as_ref(), &at);
+            self.table.set_meta(place, meta.denying(expires_at));
         }
         Some((allowed, outcome))
     }
@@ -156,7 +155,7 @@ impl Shard {
         let expires_at = self.charge_at(cx, step, plan, place, hits, &at);
         let meta = self.relabel(place, step.rule);
         let meta = match hits == 0 && !cx.moves_permit(&step.limit) {
-            true => meta.denying(),
+            true => meta.denying(expires_at),
             false => meta.settled(outcome, step.limit.capacity(), expires_at),
         };
         self.table.set_meta(place, meta);

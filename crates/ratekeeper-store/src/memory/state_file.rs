@@ -4,12 +4,16 @@
 //!  "RATEKEEP" | version u32 | header bytes u32 | saved at u64 (us) | header | checksum u64
 //!  block*      counters u32 | bytes u32 (> 0)  | counters          | checksum u64
 //!  end         0 u32        | 0 u32            | counters in all u64 | checksum u64
+//!  block*      records u32  | bytes u32 (> 0)  | records           | checksum u64
+//!  end         0 u32        | 0 u32            | records in all u64  | checksum u64
 //! ```
+//!
+//! Version 2 ends after the counters.
 //!
 //! All integers are little endian. A checksum is the SipHash-1-3 of everything since the last one;
 //! it detects accidents, not forgeries. A counter is its key (2 words), its meta, then either its
 //! non-zero state words (a mask in the meta selects them) or, if its state is out of line, the
-//! number of words and the words.
+//! number of words and the words. A record of an idempotent request is described in `once/saved.rs`.
 
 use std::hash::Hasher;
 
@@ -19,6 +23,9 @@ use super::meta::Meta;
 use crate::CounterKey;
 
 pub(super) const MAGIC: [u8; 8] = *b"RATEKEEP";
+
+/// The version without records of idempotent requests.
+pub(super) const WITHOUT_RECORDS: u32 = 2;
 
 /// Magic, version, length of the header, time.
 pub(super) const FIXED_BYTES: usize = 24;
@@ -79,7 +86,7 @@ impl<'a> Words<'a> {
         self.0.is_empty()
     }
 
-    fn next(&mut self) -> Option<u64> {
+    pub(super) fn next(&mut self) -> Option<u64> {
         let (first, rest) = self.0.split_first()?;
         self.0 = rest;
         Some(u64::from_le_bytes(*first))

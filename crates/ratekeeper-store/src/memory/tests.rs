@@ -1,5 +1,7 @@
 mod bounded;
+mod count_denied;
 mod growth;
+mod lowered;
 mod once;
 mod state_file;
 mod table;

@@ -25,7 +25,7 @@ const USER: &str = "app";
 const LOGIN: &str = "app:word";
 
 /// The rights that `docs/redis.md` grants.
-const RIGHTS: &str = "on >word +ping +info +time +eval +evalsha +get +set +del +pexpire +exists +incrby +hget +hset +zadd \
+const RIGHTS: &str = "on >word +ping +info +time +eval +evalsha +get +set +del +pexpire +pttl +exists +incrby +hget +hset +zadd \
     +zrangebyscore +zrem +zcount +zscore +zremrangebyscore +wait";
 
 impl Single {

@@ -72,8 +72,8 @@ fn a_flood_of_ids_is_refused_and_forgotten_in_time() {
     );
 }
 
-/// The records of requests that gave back are not saved with the counters, so hits that an earlier
-/// process took are not given back: they may have been already.
+/// Hits that an earlier process took are not given back without a record of it: they may have been
+/// already, or not be in the file.
 #[test]
 fn hits_of_an_earlier_process_are_not_given_back() {
     let limit = limit(Algorithm::FixedWindow, 10, 3_600);
@@ -106,4 +106,77 @@ fn hits_of_an_earlier_process_are_not_given_back() {
     assert_eq!(give(&new, 1, taken.at), Execution::Unknown);
     assert_eq!(give(&new, 2, restart), Execution::Now);
     assert_eq!(give(&new, 2, restart), Execution::Before);
+}
+
+/// The answer to a request of five hits on one counter, under that id.
+fn take(store: &MemoryStore, id: u128, secs: u64) -> Verdicts {
+    let five = Step {
+        hits: 5,
+        ..step(&limit(Algorithm::FixedWindow, 10, 3_600), 1)
+    };
+    once(
+        store,
+        id,
+        Timestamp::from_secs(secs),
+        Extra::default(),
+        five,
+    )
+}
+
+fn saved(store: &MemoryStore, secs: u64) -> Vec<u8> {
+    let mut file = Vec::new();
+    store
+        .save(&mut file, b"", Timestamp::from_secs(secs))
+        .unwrap();
+    file
+}
+
+fn loaded(file: &[u8], secs: u64) -> MemoryStore {
+    let new = store();
+    new.load(&mut Cursor::new(file), Timestamp::from_secs(secs))
+        .unwrap();
+    new
+}
+
+#[test]
+fn a_charge_of_an_earlier_process_is_not_made_again() {
+    let old = store();
+    let first = take(&old, 1, 1_000);
+    assert!(first.allowed);
+    let new = loaded(&saved(&old, 1_001), 1_002);
+    assert_eq!(new.stats().once_records, 1);
+    assert_eq!(new.stats().once_bytes, old.stats().once_bytes);
+    let repeated = take(&new, 1, 1_003);
+    assert_eq!(repeated.execution, Execution::Before);
+    assert_eq!((repeated.outcomes, repeated.at), (first.outcomes, first.at));
+    // Five were left, as before: another request has them.
+    assert!(take(&new, 2, 1_003).allowed);
+    assert!(!take(&new, 3, 1_003).allowed);
+    // It is saved again, for as long as it was to be kept.
+    let newer = loaded(&saved(&new, 1_004), 1_059);
+    assert_eq!(take(&newer, 1, 1_059).execution, Execution::Before);
+    assert_eq!(loaded(&saved(&new, 1_004), 1_060).stats().once_records, 1);
+    assert_eq!(loaded(&saved(&new, 1_070), 1_071).stats().once_records, 0);
+}
+
+#[test]
+fn a_smaller_store_takes_as_many_records_as_it_has_room_for() {
+    let old = MemoryStore::new(crate::memory::MemoryConfig {
+        memory_limit: 4 << 20,
+        max_share_percent: 100,
+    })
+    .unwrap();
+    let allowed = Step {
+        hits: 0,
+        ..step(&limit(Algorithm::FixedWindow, 10, 3_600), 1)
+    };
+    let now = Timestamp::from_secs(1_000);
+    for id in 0..800 {
+        once(&old, id, now, Extra::default(), allowed);
+    }
+    assert_eq!(old.stats().once_records, 800);
+    let new = loaded(&saved(&old, 1_001), 1_002);
+    let stats = new.stats();
+    assert!((100..800).contains(&stats.once_records), "{stats:?}");
+    assert!(stats.once_bytes <= stats.once_bytes_max, "{stats:?}");
 }

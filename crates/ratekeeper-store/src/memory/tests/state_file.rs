@@ -1,10 +1,11 @@
 use std::io::Cursor;
 
-use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Timestamp};
+use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
 
 use super::{decide, limit, step, store};
-use crate::Step;
+use crate::memory::state_file::{FIXED_BYTES, checksum};
 use crate::memory::{MemoryConfig, MemoryStore, StateFileError};
+use crate::{Extra, Once, Request, Step, Until};
 
 fn spilling() -> Limit {
     let spec = LimitSpec::new(Algorithm::SlidingWindow, 1 << 40, Micros::from_secs(3_600));
@@ -37,6 +38,49 @@ fn filled() -> (MemoryStore, Vec<(Limit, u64)>) {
         }
     }
     (store, counters)
+}
+
+/// Takes a hit of each of these, and records that.
+fn take_once(store: &MemoryStore, steps: &[Step]) {
+    let once = Once {
+        id: 1,
+        until: Until::After(Micros::from_secs(60)),
+        content: 0,
+    };
+    let extra = Extra {
+        once: Some(once),
+        ..Extra::default()
+    };
+    let taken = store.decide_now(&Request {
+        extra: Some(&extra),
+        ..Request::new(steps, Mode::default(), Timestamp::from_secs(1_000))
+    });
+    assert!(taken.allowed);
+}
+
+/// A file as version 2 wrote it: without records, and an end after them.
+fn without_records(mut file: Vec<u8>) -> Vec<u8> {
+    file.truncate(file.len() - 24);
+    file[8] = 2;
+    let header = FIXED_BYTES + b"the seed".len();
+    let sum = checksum(&file[..header]);
+    file[header..header + 8].copy_from_slice(&sum.to_le_bytes());
+    file
+}
+
+#[test]
+fn a_file_of_an_earlier_version_is_loaded() {
+    let (old, _) = filled();
+    let file = without_records(saved(&old, 1_000));
+    let load = |file: &[u8]| store().load(&mut Cursor::new(file), Timestamp::from_secs(1_001));
+    let loaded = load(&file).unwrap();
+    assert_eq!(loaded.header, b"the seed");
+    assert_eq!((loaded.counters, loaded.records), (8, 0));
+    let mut longer = file.clone();
+    longer.push(0);
+    assert!(matches!(load(&longer), Err(StateFileError::Corrupt)));
+    let cut = &file[..file.len() - 1];
+    assert!(matches!(load(cut), Err(StateFileError::Truncated)));
 }
 
 #[test]
@@ -108,11 +152,13 @@ fn a_smaller_store_takes_what_it_has_room_for() {
 #[test]
 fn a_damaged_file_is_refused_and_nothing_is_loaded() {
     let (old, _) = filled();
+    let one = limit(Algorithm::FixedWindow, 1, 3_600);
+    take_once(&old, &[step(&one, 90), step(&one, 91)]);
     let file = saved(&old, 1_000);
     let load = |file: &[u8]| {
         let new = store();
         let result = new.load(&mut Cursor::new(file), Timestamp::from_secs(1_000));
-        assert_eq!(new.stats().counters, 0);
+        assert_eq!((new.stats().counters, new.stats().once_records), (0, 0));
         result.unwrap_err()
     };
     for len in 0..file.len() {
@@ -132,8 +178,12 @@ fn a_damaged_file_is_refused_and_nothing_is_loaded() {
     longer.push(0);
     assert!(matches!(load(&longer), StateFileError::Corrupt));
     let mut newer = file;
-    newer[8] = 3;
-    assert!(matches!(load(&newer), StateFileError::Version(it) if it.found == 3));
+    for other in [1, 4] {
+        newer[8] = other;
+        assert!(
+            matches!(load(&newer), StateFileError::Version(it) if it.found == u32::from(other))
+        );
+    }
     assert!(matches!(
         load(b"domain: api"),
         StateFileError::NotAStateFile
