@@ -114,6 +114,53 @@ fn shell_blocks_can_be_pasted() {
     }
 }
 
+/// A page whose commands serve, and which explains where rules are found.
+const EXPLAINS_RULES: &str = "docs/configuration.md";
+
+/// Outside of a clone there are no rules in `./config`, and such a command is refused.
+#[test]
+fn pages_that_serve_have_rules() {
+    for (page, text) in pages() {
+        if page == EXPLAINS_RULES || has_rules(&text) {
+            continue;
+        }
+        for block in text.split("```sh\n").skip(1) {
+            let block = block.split("```").next().unwrap_or_default();
+            if let Some(command) = serves_without_rules(block) {
+                panic!("{page}: name the rules, or say that it is a clone where to run: {command}");
+            }
+        }
+    }
+}
+
+/// Returns true if the page works in a clone, which has example rules, or has settings that name rules.
+fn has_rules(page: &str) -> bool {
+    let names_rules = |line: &str| line.trim_start().starts_with("rules: ");
+    page.contains(" clone") || page.lines().any(names_rules)
+}
+
+/// The first command of a block that serves, and names neither rules nor settings.
+fn serves_without_rules(block: &str) -> Option<String> {
+    const SOURCES: [&str; 3] = ["--rules", "--config", "--service"];
+    let commands = block.replace("\\\n", " ");
+    let mut serving = commands.lines().filter(|line| {
+        let command = line.split(" #").next().unwrap_or_default();
+        command.contains("ratekeeper serve") || command.contains("ratekeeper gateway")
+    });
+    let found = serving.find(|line| !SOURCES.iter().any(|source| line.contains(source)));
+    found.map(str::to_owned)
+}
+
+#[test]
+fn a_command_that_serves_without_rules_is_found() {
+    let bare = "ratekeeper serve --headers github &\n";
+    assert!(serves_without_rules(bare).is_some());
+    let named = "ratekeeper serve --headers github \\\n  --rules rules.yaml &\n";
+    assert_eq!(serves_without_rules(named), None);
+    assert!(!has_rules("```yaml\nauth: { domain: api }\n```\n"));
+    assert!(has_rules("```yaml\nrules: rules.yaml\n```\n"));
+}
+
 /// The first line that asks a server which an earlier line of the block has started, where none waits for it.
 fn asked_too_soon(block: &str) -> Option<&str> {
     let starts = |line: &str| {

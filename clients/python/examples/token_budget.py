@@ -1,6 +1,6 @@
 """Streams a language model's answers within each user's budget of tokens:
 
-    ratekeeper serve --rules rules.yaml
+    ratekeeper serve --rules rules.yaml --http 127.0.0.1:8080
     MODEL_URL=https://api.openai.com/v1/chat/completions MODEL=gpt-5-mini MODEL_KEY=... python3 token_budget.py ada "Why is the sky blue?"
 
 with this rule:

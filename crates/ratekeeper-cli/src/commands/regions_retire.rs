@@ -162,7 +162,7 @@ fn done(name: &str, retired: &Regions, file: &str, is_written: bool) -> String {
     };
     format!(
         "{first}\nregions:\n  version: {version}\n  {name}: {{ weight: {weight}, retired: true }}\n\nand restart them, in any \
-         order. Then of each limit own: {}.\nBefore {name} runs again, give it a share as to a new region.\n",
+         order. Each limit is then owned as follows: {}.\nBefore {name} runs again, give it a share as to a new region.\n",
         others.join(", ")
     )
 }

@@ -21,7 +21,8 @@ pub(super) fn run(args: &Usage) -> Result<ExitCode> {
     let path = format!("/admin/v1/usage/{}?{query}", percent_encoded(&args.tenant));
     let answer: serde_json::Value = args.access.ask("GET", &path, "")?;
     output::answer(args.access.json, &answer, || {
-        Ok(text(&admin_json::Usage::deserialize(&answer)?))
+        let told = admin_json::Usage::deserialize(&answer)?;
+        Ok(text(&told) + &absent(&told, &args.limits.descriptors))
     })
 }
 
@@ -31,6 +32,25 @@ fn text(told: &admin_json::Usage) -> String {
         let _ = write!(text, ", plan {}", within_line(plan));
     }
     text + "\n\n" + &limits(told)
+}
+
+/// A line for each descriptor that was asked for and has no counter. Without it, a slip would look like a descriptor that
+/// nobody has used.
+fn absent(told: &admin_json::Usage, asked: &[String]) -> String {
+    let mut text = String::new();
+    for descriptor in asked {
+        // The answer names a list of entries with commas between them.
+        let entries: Option<Vec<String>> = serde_json::from_str(descriptor).ok();
+        let name = entries.map_or_else(|| descriptor.clone(), |entries| entries.join(","));
+        let is_of = |shown: &String| {
+            let rest = shown.strip_prefix(&*name);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('#'))
+        };
+        if !told.usage.keys().any(is_of) {
+            let _ = writeln!(text, "\nno limit of this tenant for {name} has a counter");
+        }
+    }
+    text
 }
 
 /// The use of each limit.

@@ -106,6 +106,11 @@ fn usage_is_shown_to_people_and_to_scripts() {
     };
     assert_eq!(row("default"), ["1", "2", "1"]);
     assert_eq!(row("endpoint:POST /orders?"), ["1", "9", "8"]);
+    let asked = ["--descriptor", "endpoint:GET /", "--descriptor"];
+    let asked = [&["usage", "acme"][..], &asked, &["endpoint:POST /orders?"]].concat();
+    let table = done(&service, folder, &asked);
+    let absent = "no limit of this tenant for endpoint:GET / has a counter\n";
+    assert!(table.ends_with(&format!("\n{absent}")), "{table}");
     let json = done(&service, folder, &["usage", "acme", "--json"]);
     let usage: Value = serde_json::from_str(&json).expect("it is JSON");
     assert_eq!(usage["usage"]["default"]["remaining"], 1);

@@ -158,7 +158,10 @@ fn a_region_is_retired_once_nothing_of_its_share_is_in_use() {
 
     let (output, said) = run(folder, &long_ago);
     assert!(output.status.success(), "{said}");
-    assert_contains(&said, "own: eu 66.7 %, us 33.3 %");
+    assert_contains(
+        &said,
+        "Each limit is then owned as follows: eu 66.7 %, us 33.3 %",
+    );
     let link = format!("['http://127.0.0.1:{port}']");
     let expected = settings(port)
         .replace("version: 3", "version: 4")

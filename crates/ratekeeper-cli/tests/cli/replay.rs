@@ -42,6 +42,18 @@ fn a_log_is_played_at_its_own_time() {
 }
 
 #[test]
+fn one_request_is_counted_in_the_singular() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", RULES);
+    let line = LOG.split_inclusive('\n').next().expect("it has lines");
+    write(folder.path(), "access.log", line);
+    let said = run(folder.path(), "replay --rules rules.yaml --log access.log");
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert_contains(&said.out, "1 line read, 1 parsed, 0 malformed");
+    assert_contains(&said.out, "domain d: 1 request, 1 allowed");
+}
+
+#[test]
 fn people_get_a_table_and_scripts_can_be_strict() {
     let folder = tempdir().expect("a folder can be made");
     write(folder.path(), "rules.yaml", RULES);

@@ -4,5 +4,6 @@
 mod ai_gateway;
 mod envoy;
 mod forward_auth;
+mod llm_gateway;
 mod pasted;
 mod support;

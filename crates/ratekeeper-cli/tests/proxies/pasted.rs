@@ -393,8 +393,9 @@ fn shell(folder: &Path, script: &str, ports: &Ports) -> Process {
     path.extend(std::env::split_paths(
         &std::env::var_os("PATH").unwrap_or_default(),
     ));
-    let address = |shown| format!("127.0.0.1:{}", ports.of(shown));
-    // Nothing that this machine sets by chance, a proxy for curl or a port for ratekeeper, has a say.
+    let address = |host, shown| format!("{host}:{}", ports.of(shown));
+    // Nothing that this machine sets by chance, a proxy for curl or a port for ratekeeper, has a say. The listeners are
+    // open to the hosts that they are open to by default: what is refused to a reader is refused here.
     command
         .env_clear()
         .env(
@@ -405,10 +406,10 @@ fn shell(folder: &Path, script: &str, ports: &Ports) -> Process {
         .env("OPENAI", tool_folder("openai").join("lib"))
         // What Caddy would keep in the home folder of whoever runs the test.
         .env("HOME", folder)
-        .env("RATEKEEPER_HTTP", address("8080"))
-        .env("RATEKEEPER_GRPC", address("8081"))
-        .env("RATEKEEPER_LISTEN", address("8082"))
-        .env("RATEKEEPER_ADMIN", address("6070"))
+        .env("RATEKEEPER_HTTP", address("0.0.0.0", "8080"))
+        .env("RATEKEEPER_GRPC", address("0.0.0.0", "8081"))
+        .env("RATEKEEPER_LISTEN", address("0.0.0.0", "8082"))
+        .env("RATEKEEPER_ADMIN", address("127.0.0.1", "6070"))
         .env("RATEKEEPER_DRAIN_DELAY", "0s")
         .env("RATEKEEPER_STORE_DEADLINE", "1s")
         .current_dir(folder)

@@ -5,7 +5,7 @@ use std::fmt;
 use super::options::PayWay;
 use super::report::{BudgetReport, CostReport, Split};
 use crate::report::percent;
-use crate::report::table::{aligned, grouped, lines_read, printable, row, time_text};
+use crate::report::table::{aligned, counted, grouped, lines_read, printable, row, time_text};
 
 impl fmt::Display for CostReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -37,11 +37,11 @@ impl CostReport {
         };
         writeln!(
             f,
-            "domain {}: {} calls, {} prompt tokens, {} output tokens",
+            "domain {}: {}, {}, {}",
             printable(&self.summary.domain),
-            grouped(way.calls.all()),
-            grouped(way.tokens.prompt.all()),
-            grouped(way.tokens.output.all()),
+            counted(way.calls.all(), "call"),
+            counted(way.tokens.prompt.all(), "prompt token"),
+            counted(way.tokens.output.all(), "output token"),
         )
     }
 

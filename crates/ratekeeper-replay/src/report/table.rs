@@ -38,9 +38,9 @@ impl Report {
         let all = summary.allowed + summary.denied;
         writeln!(
             f,
-            "domain {}: {} requests, {} allowed, {} denied ({:.2} %), {} matched no limit",
+            "domain {}: {}, {} allowed, {} denied ({:.2} %), {} matched no limit",
             printable(&summary.domain),
-            grouped(all),
+            counted(all, "request"),
             grouped(summary.allowed),
             grouped(summary.denied),
             percent(summary.denied, all),
@@ -154,12 +154,9 @@ pub(crate) fn lines_read(
     format: Option<&str>,
     bad_lines: &[BadLine],
 ) -> fmt::Result {
-    let counts = [lines.read, lines.parsed, lines.malformed].map(grouped);
-    let [read, parsed, malformed] = counts;
-    write!(
-        f,
-        "{read} lines read, {parsed} parsed, {malformed} malformed"
-    )?;
+    let [parsed, malformed] = [lines.parsed, lines.malformed].map(grouped);
+    let read = counted(lines.read, "line");
+    write!(f, "{read} read, {parsed} parsed, {malformed} malformed")?;
     if let Some(format) = format {
         write!(f, " ({format})")?;
     }
@@ -213,6 +210,12 @@ pub(crate) fn aligned<const N: usize>(
         writeln!(f, "{}", line.trim_end())?;
     }
     Ok(())
+}
+
+/// `1 line`, `2,000 lines`
+pub(crate) fn counted(number: u64, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", grouped(number))
 }
 
 /// `1,234,567`
