@@ -50,6 +50,15 @@ fn dependencies(package: &Value) -> BTreeSet<&str> {
         .collect()
 }
 
+/// Background work that panics is begun again, and a request that does costs its connection: not if a panic ends the process.
+#[test]
+fn no_profile_has_a_panic_end_the_process() {
+    let manifest = read("Cargo.toml");
+    assert!(manifest.contains("[profile.release]"));
+    let sets_panic = |line: &&str| line.split('=').next().is_some_and(|key| key.trim() == "panic");
+    assert_eq!(manifest.lines().find(sets_panic), None);
+}
+
 #[test]
 fn dependencies_between_crates_are_those_of_architecture_md() {
     let table = table_of_dependencies();

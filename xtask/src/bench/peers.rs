@@ -51,7 +51,7 @@ fn limitador() -> Result<PathBuf> {
     let proto = root().join("crates/ratekeeper-proto").canonicalize()?;
     let manifest = format!(
         "[package]\nname = \"limitador-server\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]{DEPENDENCIES}\
-         ratekeeper-proto = {{ path = {proto:?} }}\n\n[profile.release]\ncodegen-units = 1\nlto = \"thin\"\npanic = \"abort\"\n"
+         ratekeeper-proto = {{ path = {proto:?} }}\n\n[profile.release]\ncodegen-units = 1\nlto = \"thin\"\n"
     );
     fs::write(folder.join("Cargo.toml"), manifest)?;
     fs::write(folder.join("src/main.rs"), LIMITADOR)?;
