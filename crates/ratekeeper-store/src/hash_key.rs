@@ -38,3 +38,16 @@ impl fmt::Debug for HashKey {
         f.write_str("HashKey(secret)")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_its_bytes_and_is_never_printed() {
+        let bytes = std::array::from_fn(|at| u8::try_from(200 + at).expect("a byte"));
+        let key = HashKey::from_bytes(bytes);
+        assert_eq!(key.to_bytes(), bytes);
+        assert_eq!(format!("{key:?}"), "HashKey(secret)");
+    }
+}

@@ -158,3 +158,42 @@ impl StoreError {
         matches!(self, Self::Timeout | Self::Lost)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::{Ready, ready};
+
+    use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros};
+
+    use super::*;
+
+    /// A store that only decides.
+    struct Plain;
+
+    impl Store for Plain {
+        type Ticket = Ready<Result<Verdicts, StoreError>>;
+
+        fn decide(&self, _: &Request<'_>) -> Answer<Self::Ticket> {
+            Answer::Pending(ready(Err(StoreError::Unavailable)))
+        }
+    }
+
+    #[test]
+    fn a_store_that_only_decides_promises_nothing_else() {
+        let spec = LimitSpec::new(Algorithm::Gcra, 1, Micros::from_secs(1));
+        let limit = Limit::try_new(spec).expect("a valid limit");
+        let key = CounterKey {
+            subject: 1,
+            identity: 2,
+        };
+        let (step, slot) = (Step::new(key, limit), StoreSlot(1));
+        assert_eq!(Plain.slot("other"), StoreSlot::default());
+        assert!(!Plain.leases(slot) && !Plain.is_cluster(slot) && !Plain.lends(slot));
+        assert!(Plain.held(&step).is_none() && Plain.synced(&step).is_none());
+        assert_eq!(
+            (Plain.own_slot(), Plain.hash_key(), Plain.away()),
+            (None, None, None)
+        );
+        assert!(Plain::late(ready(Err(StoreError::Timeout))).is_none());
+    }
+}

@@ -31,6 +31,8 @@ struct Stores {
     asked: AtomicU64,
     /// The number of an unavailable partition, 0 for none.
     away: AtomicU64,
+    /// What a partition knows without being asked, and its number.
+    known: Mutex<Option<(u8, Verdicts)>>,
     stranded: AtomicU64,
     rests: Mutex<Vec<Rest<Spread>>>,
 }
@@ -67,6 +69,7 @@ impl Spread {
             faults: Mutex::default(),
             asked: AtomicU64::new(0),
             away: AtomicU64::new(0),
+            known: Mutex::default(),
             stranded: AtomicU64::new(0),
             rests: Mutex::default(),
         }))
@@ -123,6 +126,12 @@ impl Partitions for Spread {
     fn away(&self, partition: Partition) -> Option<StoreError> {
         let away = self.0.away.load(Ordering::Relaxed);
         (away != 0 && u64::from(partition.store.0) == away).then_some(StoreError::Unavailable)
+    }
+
+    fn recall(&self, partition: Partition, _: &Request<'_>) -> Option<Verdicts> {
+        let known = self.0.known.lock();
+        let known = known.as_ref().filter(|(at, _)| *at == partition.store.0);
+        known.map(|(_, verdicts)| verdicts.clone())
     }
 
     fn detach(&self, rest: Rest<Self>) {
@@ -347,6 +356,28 @@ fn a_place_that_is_away_is_not_asked() {
         steps[1].full_mode = FullMode::Deny;
         assert!(!store.ask(&request(&steps)).unwrap().allowed);
         assert_eq!((store.left(steps[0]), asked()), (9, 3));
+    }
+}
+
+/// Hits that were taken first and then given back might deny others meanwhile.
+#[test]
+fn a_denial_that_is_known_beforehand_has_nothing_taken_elsewhere() {
+    let (wide, none) = (
+        limit(Algorithm::FixedWindow, 10),
+        limit(Algorithm::FixedWindow, 0),
+    );
+    for is_far in [false, true] {
+        let store = Spread::new(2, is_far);
+        let steps = [step(&wide, 0), step(&none, 1)];
+        let denial = store.ask(&request(&steps[1..])).expect("it answers");
+        assert!(!denial.allowed);
+        *store.0.known.lock() = Some((1, denial));
+        store.0.asked.store(0, Ordering::Relaxed);
+        let verdicts = store.ask(&request(&steps)).expect("it answers");
+        assert!(!verdicts.allowed);
+        // Neither the one that is known to deny, nor a second time to have something given back.
+        assert_eq!(store.0.asked.load(Ordering::Relaxed), 1);
+        assert_eq!(store.left(steps[0]), 10);
     }
 }
 
