@@ -30,7 +30,7 @@ use crate::spec::{Algorithm, LimitError};
 use crate::{Ask, Limit, MAX_COUNT, Micros, Moment, Outcome, State, StateMut, StateRef, Verdict};
 
 /// The bursts by which a bucket may go below zero unless its limit says otherwise.
-const DEBT_BURSTS: u64 = 10;
+pub const DEBT_BURSTS: u64 = 10;
 
 /// The precomputed values of a post-paid limit.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -9,6 +9,7 @@ use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use ratekeeper_core::duration::format_duration;
+use ratekeeper_core::post_paid::DEBT_BURSTS;
 use ratekeeper_core::{Algorithm, Timestamp};
 use ratekeeper_limiter::{Check, ENTRY_BYTES_MAX, ExplainedLimit, Explanation};
 use ratekeeper_quota::tenants_domain;
@@ -27,9 +28,6 @@ use crate::http::ApiError;
 
 /// The most descriptors whose counters are read for one answer.
 const LOOKS_MAX: usize = 200;
-
-/// The bursts that a post-paid bucket goes below zero by default.
-const DEBT_BURSTS: u64 = 10;
 
 /// The name of the parameter for a descriptor.
 const DESCRIPTOR: &str = "?descriptor";
