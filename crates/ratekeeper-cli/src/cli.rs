@@ -524,7 +524,7 @@ pub(crate) struct Replay {
     /// Rules to replay the log through
     #[arg(long, value_name = "PATH")]
     pub(crate) rules: PathBuf,
-    /// Logs, oldest first: common, combined or JSON lines, plain or gzip; - is standard input
+    /// Logs, replayed oldest first: common, combined or JSON lines, plain or gzip; - is standard input
     #[arg(long = "log", value_name = "FILE", required = true, num_args = 1..)]
     pub(crate) logs: Vec<PathBuf>,
     /// Settings file, for `auth`, `identity` and `trusted_proxies` [default: as for `serve`]

@@ -42,6 +42,17 @@ impl Log {
         }
     }
 
+    /// True for files, and false for standard input, pipes and devices, whose bytes are gone once they are read.
+    pub(crate) fn can_be_read_again(&self) -> bool {
+        match self {
+            // One that is not there can be opened as often as you like, to the same error.
+            Self::File(path) => {
+                std::fs::metadata(path).map_or(true, |meta| meta.is_file() || meta.is_dir())
+            }
+            Self::Stdin => false,
+        }
+    }
+
     /// Opens it; returns the size in bytes if it is known.
     pub(crate) fn open(&self) -> io::Result<(Box<dyn Read>, Option<u64>)> {
         match self {

@@ -21,6 +21,7 @@ mod input;
 mod keys;
 mod notes;
 mod options;
+mod order;
 mod parse;
 mod read;
 mod record;

@@ -25,10 +25,7 @@ pub(crate) fn read_log(
     mut progress: impl FnMut(Progress),
     mut take: impl FnMut(u64, Line<'_>) -> Result<u64, ReplayError>,
 ) -> Result<(), ReplayError> {
-    let failed = |source| ReplayError::Read {
-        log: log.name(),
-        source,
-    };
+    let failed = |source| ReplayError::read(log, source);
     let (source, bytes_total) = log.open().map_err(failed)?;
     let mut input = Lines::new(source).map_err(failed)?;
     let mut number = 0_u64;

@@ -99,8 +99,8 @@ impl Replay {
         })
     }
 
-    /// Replays `log`. Several logs are replayed one after the other, oldest first. `progress` is
-    /// called every few thousand lines, and at the end.
+    /// Replays `log`. Several logs are replayed one after the other, in the order of
+    /// [`Self::oldest_first`]. `progress` is called every few thousand lines, and at the end.
     ///
     /// # Errors
     /// [`ReplayError::Read`] if the log cannot be opened or read to its end; the lines read before
@@ -262,7 +262,7 @@ impl Replay {
         self.summary.late_by_max = self.summary.late_by_max.max(latest.since(time));
         self.summary.has_fractions |= !time.as_micros().is_multiple_of(1_000_000);
         let now = latest.max(time);
-        self.summary.span = Some((first, now));
+        self.summary.span = Some((first.min(time), now));
         now
     }
 }

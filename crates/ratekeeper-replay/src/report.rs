@@ -137,7 +137,7 @@ pub struct Summary {
     pub domain: String,
     /// The format of the last log, once it was known.
     pub format: Option<Format>,
-    /// The first and the last time of the log.
+    /// The earliest and the latest time of the log.
     pub span: Option<(Timestamp, Timestamp)>,
     /// Requests that every rule allows.
     pub allowed: u64,
@@ -161,6 +161,14 @@ pub struct Summary {
     pub bad_lines: Vec<BadLine>,
     /// Notes on the figures of single rules, one sentence each.
     pub notes: Vec<String>,
+}
+
+impl Report {
+    /// True if the figures say nothing about the log: most lines were too late to be sorted, as in logs read newest first.
+    #[must_use]
+    pub fn is_unsound(&self) -> bool {
+        self.summary.late > self.lines.parsed / 2
+    }
 }
 
 /// `count` in percent of `all`; 0 if `all` is 0.

@@ -135,6 +135,83 @@ fn logs_go_on_where_the_one_before_ended_each_in_its_format() {
     assert_eq!((report.lines.parsed, report.rules[0].denied), (3, 1));
 }
 
+/// A folder with the logs that a rotation leaves: three days of one request of each of four clients every minute.
+fn rotated() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let write = |name: &str, bytes: &[u8]| {
+        std::fs::write(folder.path().join(name), bytes).expect("files can be written");
+    };
+    let day = |day: u64| {
+        let requests = (0..2_000).map(|request| {
+            let (quarters, minutes) = (request % 4, request / 4);
+            let (hour, minute, second) = (minutes / 60, minutes % 60, quarters * 15);
+            format!("192.0.2.{quarters} - - [{day:02}/May/2015:{hour:02}:{minute:02}:{second:02} +0000] \"GET / HTTP/1.1\" 200 5\n")
+        });
+        requests.collect::<String>()
+    };
+    write("access.log", day(19).as_bytes());
+    write("access.log.1", format!("starting\n{}", day(18)).as_bytes());
+    write("access.log.10", b"");
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(day(17).as_bytes()).expect("room for it");
+    write("access.log.2.gz", &gzip.finish().expect("room for it"));
+    folder
+}
+
+/// A shell names the newest log of a rotation first.
+#[test]
+fn logs_are_replayed_in_the_order_of_their_times() {
+    let folder = rotated();
+    let names = [
+        "access.log",
+        "access.log.1",
+        "access.log.10",
+        "access.log.2.gz",
+    ];
+    let logs = names.map(|name| Log::File(folder.path().join(name)));
+    let mut replay = Replay::new(ReplayOptions::default(), rules(TWO_A_MINUTE)).expect("good");
+    let logs = replay.oldest_first(logs.to_vec()).expect("all are there");
+    for log in &logs {
+        replay.read(log, |_| {}).expect("it can be read");
+    }
+    let report = replay.report();
+    assert_eq!((report.lines.parsed, report.summary.denied), (6_000, 0));
+    assert_eq!(report.summary.late, 0);
+    let head = "2015-05-17T00:00:00Z to 2015-05-19T08:19:45Z";
+    assert!(report.to_string().contains(head), "{report}");
+    assert!(!report.is_unsound());
+}
+
+#[test]
+fn logs_newest_first_are_no_sound_report() {
+    let folder = rotated();
+    let mut replay = Replay::new(ReplayOptions::default(), rules(TWO_A_MINUTE)).expect("good");
+    for name in ["access.log", "access.log.1"] {
+        let log = Log::File(folder.path().join(name));
+        replay.read(&log, |_| {}).expect("it can be read");
+    }
+    assert!(!replay.report().is_unsound());
+    let log = Log::File(folder.path().join("access.log.2.gz"));
+    replay.read(&log, |_| {}).expect("it can be read");
+    let report = replay.report();
+    assert!(report.is_unsound());
+    // The span does not hide the days that came late.
+    let head = "2015-05-17T00:00:00Z to 2015-05-19T08:19:45Z";
+    assert!(report.to_string().contains(head), "{report}");
+}
+
+#[test]
+fn logs_that_can_be_read_only_once_keep_their_order_and_a_missing_one_is_said_first() {
+    let folder = rotated();
+    let file = |name: &str| Log::File(folder.path().join(name));
+    let replay = Replay::new(ReplayOptions::default(), rules(TWO_A_MINUTE)).expect("good");
+    let logs = vec![file("access.log"), Log::Stdin, file("access.log.1")];
+    assert_eq!(replay.oldest_first(logs.clone()).ok(), Some(logs));
+    let error = replay.oldest_first(vec![Log::Stdin, file("nope.log")]);
+    let error = error.expect_err("one is missing").to_string();
+    assert!(error.contains("nope.log"), "{error}");
+}
+
 #[test]
 fn malformed_lines_are_counted_and_the_first_shown() {
     let log = format!(

@@ -23,9 +23,10 @@ pub(crate) fn run(args: &cli::Replay) -> Result<ExitCode> {
         settings.rules.read,
         &settings.rules.options,
     )?;
+    let logs = args.logs.iter().map(|log| Log::from_arg(log)).collect();
     if args.cost {
         let mut replay = CostReplay::new(cost_options(args), &loaded.rules)?;
-        read_all(args, |log, progress| replay.read(log, progress))?;
+        read_all(logs, |log, progress| replay.read(log, progress))?;
         let report = replay.report();
         let malformed = (report.lines, report.bad_lines());
         print(args.json, &report, &report.warnings, malformed)?;
@@ -34,21 +35,25 @@ pub(crate) fn run(args: &cli::Replay) -> Result<ExitCode> {
     let mut options = replay_options(args, settings.auth)?;
     options.wait_max = (*settings.values.wait_max).into();
     let mut replay = Replay::new(options, loaded.rules)?;
-    read_all(args, |log, progress| replay.read(log, progress))?;
+    let logs = replay.oldest_first(logs)?;
+    read_all(logs, |log, progress| replay.read(log, progress))?;
     let report = replay.report();
     let malformed = (report.lines, &*report.summary.bad_lines);
     print(args.json, &report, &report.warnings, malformed)?;
+    if report.is_unsound() {
+        return Ok(ExitCode::FAILURE);
+    }
     Ok(exit(report.lines, args.strict))
 }
 
 /// Reads all logs, with a bar for people.
 fn read_all(
-    args: &cli::Replay,
+    logs: Vec<Log>,
     mut read: impl FnMut(&Log, &mut dyn FnMut(Progress)) -> Result<(), ReplayError>,
 ) -> Result<()> {
-    for log in &args.logs {
+    for log in logs {
         let bar = bar();
-        let done = read(&Log::from_arg(log), &mut |progress| show(&bar, progress));
+        let done = read(&log, &mut |progress| show(&bar, progress));
         bar.finish_and_clear();
         done?;
     }
