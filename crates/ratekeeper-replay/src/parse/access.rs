@@ -5,10 +5,11 @@
 //! address   user    time                          request          status bytes
 //! ```
 //! Servers differ in what they escape, and clients send arbitrary bytes, so the line is parsed from
-//! fixed points: the address is the first word, the time is the first valid one in brackets, and
-//! the request ends at the quote before the status.
+//! fixed points: the address is the first word, the time is the last valid one in brackets before the
+//! first quote, and the request ends at the quote before the status.
 
-use memchr::{memchr, memchr_iter, memchr2};
+use memchr::{memchr, memchr_iter, memchr2, memrchr_iter};
+use ratekeeper_core::Timestamp;
 
 use super::request;
 use super::text::{lossy, present, unescaped, without_port};
@@ -46,14 +47,19 @@ pub(super) fn parse<'a>(
     Ok(record)
 }
 
-/// Splits at the time: the text before it, the time, and the text after its bracket. A user name
-/// may contain brackets too, so the first that holds a valid time counts.
+/// Splits at the time: the text before it, the time, and the text after its bracket.
+///
+/// The client chooses the name of the user, which may hold brackets and whole times, but servers escape the quotes in it.
+/// So the last time before the first quote counts, and the first of all only where no quote follows one.
 fn find_time<'a>(
     rest: &'a [u8],
     time: &mut TimeReader,
-) -> Result<(&'a [u8], ratekeeper_core::Timestamp, &'a [u8]), MalformedLine> {
+) -> Result<(&'a [u8], Timestamp, &'a [u8]), MalformedLine> {
+    let quote = quotes(rest).next().unwrap_or(0);
+    let before = memrchr_iter(b'[', &rest[..quote]).take(BRACKETS_MAX);
+    let any = memchr_iter(b'[', rest).take(BRACKETS_MAX);
     let mut found = MalformedLine::NoTime;
-    for open in memchr_iter(b'[', rest).take(BRACKETS_MAX) {
+    for open in before.chain(any) {
         let inside = &rest[open + 1..];
         let near = inside.get(..TimeReader::LONGEST).unwrap_or(inside);
         let Some(close) = memchr(b']', near) else {

@@ -130,6 +130,27 @@ fn users_may_hold_spaces_and_brackets() {
     assert_eq!(record(line).get(LogField::User), Some("a [b] c"));
 }
 
+/// A client chooses the user name: a time in it is none, and brackets in it do not hide the time.
+#[test]
+fn a_time_in_the_name_of_the_user_is_not_the_time_of_the_line() {
+    for user in [
+        "x [31/Dec/2254:00:00:00 +0000]",
+        r"[31/Dec/2254:00:00:00 +0000] \x22",
+        r#"[31/Dec/2254:00:00:00 +0000] \""#,
+        "[1] [2] [3] [4] [5] [6] [7] [8] [9]",
+    ] {
+        let line = format!(
+            r#"192.0.2.7 - {user} [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" 200 5 "-" "[01/Jan/2016:00:00:00 +0000] ""#
+        );
+        let record = record(&line);
+        assert_eq!(record.time.as_micros(), MAY_17, "{line}");
+        assert_eq!(record.get(LogField::Path), Some("/a"), "{line}");
+    }
+    let line = r#"192.0.2.7 - x [31/Dec/2254:00:00:00 +0000] [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 5"#;
+    let user = record(line).user.map(|user| user.into_owned());
+    assert_eq!(user.as_deref(), Some("x [31/Dec/2254:00:00:00 +0000]"));
+}
+
 #[test]
 fn other_times_in_the_brackets() {
     for time in ["2015-05-17T10:05:03+00:00", "1431857103.000", "1431857103"] {
