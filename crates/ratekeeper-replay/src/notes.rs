@@ -46,9 +46,9 @@ impl Replay {
 
     /// The reasons why the figures may be wrong, one sentence each.
     pub(crate) fn warnings(&self, rules: &RuleSet) -> Vec<String> {
-        let by_order = self.warning_of_order();
-        by_order
-            .into_iter()
+        let of_logs = self.summary.faults.warnings.iter().cloned();
+        of_logs
+            .chain(self.warning_of_order())
             .chain(self.warning_of_seconds(rules))
             .collect()
     }

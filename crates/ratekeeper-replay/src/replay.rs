@@ -107,12 +107,19 @@ impl Replay {
     /// count.
     pub fn read(&mut self, log: &Log, progress: impl FnMut(Progress)) -> Result<(), ReplayError> {
         let mut parser = LineParser::new(self.options.format, self.options.fields.clone());
-        read_log(log, self.lines.read, progress, |number, line| {
+        let before = self.lines;
+        let done = read_log(log, before.read, progress, |number, line| {
             self.line(&mut parser, number, line);
             Ok(self.lines.read)
-        })?;
+        });
         self.summary.format = parser.format().or(self.summary.format);
-        Ok(())
+        let lines = (
+            self.lines.read - before.read,
+            self.lines.parsed - before.parsed,
+        );
+        self.summary
+            .faults
+            .take(log, lines, self.options.format, done)
     }
 
     /// The results. Lines still held back for sorting are replayed first.

@@ -7,6 +7,7 @@ use serde::Serialize;
 use ratekeeper_core::{Micros, Timestamp};
 
 use crate::parse::Format;
+use crate::read::LogFaults;
 use crate::record::BadLine;
 
 /// The results of a replay. Serializes as the JSON of `ratekeeper replay --json`, and displays as a
@@ -157,6 +158,8 @@ pub struct Summary {
     pub has_fractions: bool,
     /// Requests decided without counting, because the memory for counters was full.
     pub uncounted: u64,
+    /// Logs that were not read as they should be.
+    pub(crate) faults: LogFaults,
     /// The first few malformed lines.
     pub bad_lines: Vec<BadLine>,
     /// Notes on the figures of single rules, one sentence each.
@@ -164,10 +167,11 @@ pub struct Summary {
 }
 
 impl Report {
-    /// True if the figures say nothing about the log: most lines were too late to be sorted, as in logs read newest first.
+    /// True if the figures do not speak of the log: most lines were too late to be sorted, as in logs read newest first, a
+    /// log has lines and no request, or was not read to its end.
     #[must_use]
     pub fn is_unsound(&self) -> bool {
-        self.summary.late > self.lines.parsed / 2
+        self.summary.late > self.lines.parsed / 2 || self.summary.faults.is_unread
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::Write;
 use ratekeeper_core::Micros;
 use ratekeeper_http::{Identity, IdentityConfig};
 use ratekeeper_replay::{
-    CompareWith, Descriptors, Fields, Log, Replay, ReplayError, ReplayOptions, Report,
+    CompareWith, Descriptors, Fields, Format, Log, Replay, ReplayError, ReplayOptions, Report,
 };
 use ratekeeper_rules::{Options, RuleSet, Source};
 
@@ -412,6 +412,72 @@ fn a_log_that_is_not_there() {
         error.expect_err("no such file").to_string(),
         "cannot read /nowhere/access.log"
     );
+}
+
+#[test]
+fn a_log_without_a_request_is_no_sound_report() {
+    let good = line("192.0.2.1", 1, "-");
+    let is_unsound = |format: Option<Format>, logs: &[&str]| {
+        let mut options = ReplayOptions::default();
+        options.format = format;
+        let report = replayed(options, TWO_A_MINUTE, logs);
+        let warning = report.warnings.first().cloned().unwrap_or_default();
+        assert_eq!(
+            warning.contains("has no request in its 2 lines"),
+            report.is_unsound(),
+            "{report}"
+        );
+        assert_eq!(
+            warning.contains("--format json"),
+            format.is_some(),
+            "{report}"
+        );
+        report.is_unsound()
+    };
+    assert!(is_unsound(None, &["hello\nworld\n"]));
+    assert!(is_unsound(Some(Format::Json), &[&good.repeat(2)]));
+    assert!(is_unsound(None, &[&good, "hello\nworld\n"]));
+    // Nothing happened, or something did.
+    assert!(!is_unsound(None, &["", "\n\n", &good]));
+    assert!(!is_unsound(None, &[&format!("hello\n{good}")]));
+}
+
+/// A replay of gzip that begins with `kept` bytes of the lines and goes on with `more`.
+fn of_gzip(cut: usize, more: &[u8]) -> (Result<(), ReplayError>, Report) {
+    let lines: String = (0..500)
+        .map(|second| line("192.0.2.1", second, "-"))
+        .collect();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(lines.as_bytes()).expect("room for it");
+    let bytes = gzip.finish().expect("room for it");
+    let bytes = [&bytes[..bytes.len() - cut], more].concat();
+    let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+    file.write_all(&bytes).expect("room for it");
+    let mut replay = Replay::new(ReplayOptions::default(), rules(TWO_A_MINUTE)).expect("good");
+    let done = replay.read(&Log::File(file.path().to_owned()), |_| {});
+    (done, replay.report())
+}
+
+#[test]
+fn what_was_read_of_a_log_that_breaks_off_is_reported_as_a_part() {
+    let (done, report) = of_gzip(10, b"");
+    assert!(done.is_err());
+    assert!(report.lines.parsed > 0, "{report}");
+    assert!(report.is_unsound());
+    assert!(
+        report.warnings[0].contains("was not read to its end"),
+        "{report}"
+    );
+}
+
+#[test]
+fn what_follows_gzip_is_warned_of() {
+    let (done, report) = of_gzip(0, b"\0\0");
+    assert!(done.is_ok() && report.warnings.is_empty(), "{report}");
+    let (done, report) = of_gzip(0, b"\0\0hello");
+    assert!(done.is_ok() && !report.is_unsound(), "{report}");
+    assert_eq!(report.lines.parsed, 500);
+    assert!(report.warnings[0].contains("left out"), "{report}");
 }
 
 #[test]

@@ -86,6 +86,46 @@ fn what_cannot_be_replayed_is_said() {
     assert_eq!(replay(&[]).code, Some(2));
 }
 
+/// What was read before a fault may be hours of it.
+#[test]
+fn what_was_read_of_a_broken_log_is_printed_and_it_is_no_success() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", RULES);
+    write(folder.path(), "access.log", LOG);
+    let gzip = std::process::Command::new("gzip")
+        .args(["-k", "access.log"])
+        .current_dir(folder.path())
+        .status();
+    assert!(gzip.expect("there is gzip").success());
+    let packed = folder.path().join("access.log.gz");
+    let bytes = std::fs::read(&packed).expect("it was packed");
+    std::fs::write(&packed, &bytes[..bytes.len() - 4]).expect("it can be cut");
+    std::fs::write(folder.path().join("access.log.zst"), b"\x28\xb5\x2f\xfd").expect("room");
+    let args = ["replay", "--rules", "rules.yaml", "--log"];
+    let said = run(folder.path(), &[&args[..], &["access.log.gz"]].concat());
+    assert_eq!(said.code, Some(1));
+    assert_contains(&said.out, "WARNING: access.log.gz was not read to its end");
+    assert_contains(&said.out, "1 denied");
+    assert_contains(&said.err, "cannot read access.log.gz");
+    // None is read if one of them cannot be.
+    let said = run(
+        folder.path(),
+        &[&args[..], &["access.log", "access.log.zst"]].concat(),
+    );
+    assert_eq!((said.code, &*said.out), (Some(1), ""));
+    assert_contains(
+        &said.err,
+        "cannot read access.log.zst: it is zstd: `zstd -dc FILE",
+    );
+    let json = ["access.log", "--format", "json", "--json"];
+    let said = run(folder.path(), &[&args[..], &json].concat());
+    assert_eq!(said.code, Some(1), "{}", said.err);
+    assert_contains(
+        &said.err,
+        "warning: access.log has no request in its 5 lines",
+    );
+}
+
 #[test]
 fn calls_of_a_model_are_charged_to_budgets_in_three_ways() {
     let folder = tempdir().expect("a folder can be made");
