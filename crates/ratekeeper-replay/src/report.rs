@@ -1,5 +1,6 @@
 //! The results of a replay.
 
+mod json;
 pub(crate) mod table;
 
 use serde::Serialize;
@@ -16,6 +17,9 @@ use crate::record::BadLine;
 pub struct Report {
     /// The number of lines.
     pub lines: LineCounts,
+    /// Further figures: domain, format, span, requests, order and notes.
+    #[serde(flatten)]
+    pub summary: Summary,
     /// Reasons why the figures may be wrong, one sentence each; left out if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -24,9 +28,6 @@ pub struct Report {
     /// Unusual growth that a service would have reported; left out if there is none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub growth: Vec<GrowthReport>,
-    /// Further figures, for the table only.
-    #[serde(skip)]
-    pub summary: Summary,
 }
 
 /// A rule, or one of its callers, with far more requests than in the hour before.

@@ -63,6 +63,13 @@ fn denials_are_reported_by_key_and_minute() {
     let json = serde_json::to_value(&report).expect("a report has no odd keys");
     let expected = serde_json::json!({
         "lines": { "read": 8, "parsed": 8, "malformed": 0 },
+        "domain": "web",
+        "format": "common",
+        "span": { "first": "2015-05-17T10:00:01Z", "last": "2015-05-17T10:01:04Z" },
+        "requests": { "allowed": 5, "denied": 3, "refused": 0, "unmatched": 0, "uncounted": 0 },
+        "sorted": 0,
+        "late": 0,
+        "notes": [],
         "rules": [{
             "rule": "web.remote_address",
             "requests": 8, "allowed": 5, "denied": 3,
