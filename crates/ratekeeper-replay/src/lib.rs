@@ -9,6 +9,7 @@
 //!
 //! The crate prints nothing and reads neither rules nor environment: the command does.
 
+mod client;
 mod compare;
 mod cost;
 mod described;

@@ -112,6 +112,12 @@ impl Replay {
                 "Requests that are refused with 400 before any rule is asked, since they have two meanings: {refused}."
             ));
         }
+        let untrusted = self.clients.untrusted_lists;
+        if untrusted > 0 {
+            notes.push(format!(
+                "Lines with a list of proxies in place of the address, whose last one is not among `trusted_proxies` and so counts as the client: {untrusted}."
+            ));
+        }
         let unknown = self.requests.as_ref().map(Requests::unknown);
         let unknown = unknown.unwrap_or_default();
         if self.lines.parsed > 0 && !unknown.is_empty() {

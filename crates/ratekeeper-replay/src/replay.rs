@@ -9,6 +9,7 @@ use ratekeeper_rules::{RuleIndex, RuleSet, SERVICE_LEVELS};
 use ratekeeper_store::memory::MemoryStore;
 use smallvec::SmallVec;
 
+use crate::client::Clients;
 use crate::compare::{Comparison, Step};
 use crate::described::{Requests, with_user_agent};
 use crate::error::{ReplayError, choose_domain};
@@ -33,6 +34,7 @@ pub struct Replay {
     pub(crate) limiter: Limiter<MemoryStore>,
     pub(crate) domain: String,
     keys: Keys,
+    pub(crate) clients: Clients,
     pub(crate) tallies: Vec<Tally>,
     pub(crate) comparison: Option<Comparison>,
     pub(crate) lines: LineCounts,
@@ -83,6 +85,7 @@ impl Replay {
         };
         Ok(Self {
             keys: Keys::new(&rules, &domain),
+            clients: Clients::new(&options.forwarding),
             comparison: options.compare.map(|_| Comparison::new(rule_count)),
             limiter: Limiter::new(rules, store, LimiterOptions::default()).with_growth_watch(),
             grown: Grown::default(),
@@ -190,7 +193,8 @@ impl Replay {
 
     fn held(&mut self, held: &HeldLine) {
         // It was parsed when it was read, so parsing succeeds again.
-        if let Ok(record) = self.waited.parse_as(held.format, &held.text) {
+        if let Ok(mut record) = self.waited.parse_as(held.format, &held.text) {
+            self.clients.resolve(&mut record);
             self.request(&record);
         }
     }

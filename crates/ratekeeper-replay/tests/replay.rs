@@ -588,6 +588,59 @@ descriptors:
     assert_eq!(denied(1), [("remote_address=203.0.113.7", 1)]);
 }
 
+/// Behind a balancer, logs have the list of proxies in place of the address: the client is the one that a gateway there
+/// would take.
+#[test]
+fn a_list_of_proxies_in_place_of_the_address_is_read_as_such() {
+    let rules = "
+domain: web
+descriptors:
+  - key: remote_address
+    rate_limit: { unit: minute, requests_per_unit: 1, algorithm: fixed_window }
+";
+    let json = |list: &str| format!(r#"{{"ts":1431856801,"remote_ip":"{list}"}}"#);
+    let logs = [
+        line("203.0.113.1, 10.0.0.1", 1, "-") + &line("203.0.113.1", 1, "-"),
+        // The first was not told by a proxy that is trusted.
+        line("192.0.2.9, 203.0.113.1,10.0.0.1, 10.0.0.2", 1, "-"),
+        json("203.0.113.1, 10.0.0.1"),
+        line("2001:db8:1:2::2, 10.0.0.1", 1, "-") + &line("2001:db8:1:2::3", 1, "-"),
+    ];
+    let logs: Vec<&str> = logs.iter().map(String::as_str).collect();
+    let expected = [
+        ("remote_address=203.0.113.1", 3),
+        ("remote_address=2001:db8:1:2::/64", 1),
+    ];
+    let mut options = ReplayOptions::default();
+    options.forwarding.trusted = "10.0.0.0/8".parse().expect("a network");
+    let report = replayed(options.clone(), rules, &logs);
+    assert_eq!(most_denied(&report), expected);
+    // Descriptors of one's own take the same address.
+    options.descriptors = Descriptors::parse("remote_address", &options.fields).ok();
+    let report = replayed(options, rules, &logs[..3]);
+    assert_eq!(most_denied(&report), expected[..1]);
+    assert!(!report.to_string().contains("trusted_proxies"), "{report}");
+    // Without settings the last proxy is the client, which is said.
+    let report = replayed(ReplayOptions::default(), rules, &logs[..3]);
+    assert_eq!(most_denied(&report), [("remote_address=10.0.0.1", 1)]);
+    let note = "not among `trusted_proxies` and so counts as the client: 3.";
+    assert!(report.to_string().contains(note), "{report}");
+}
+
+fn most_denied(report: &Report) -> Vec<(&str, u64)> {
+    let keys = report.rules[0].top_denied.iter();
+    keys.map(|denied| (denied.key.as_str(), denied.denied))
+        .collect()
+}
+
+#[test]
+fn a_virtual_host_before_the_address_is_not_the_client() {
+    let log = ["192.0.2.1", "192.0.2.2", "192.0.2.1", "192.0.2.1"]
+        .map(|address| line(&format!("shop.example:443 {address}"), 1, "-"));
+    let report = replayed(ReplayOptions::default(), TWO_A_MINUTE, &[&log.concat()]);
+    assert_eq!(most_denied(&report), [("remote_address=192.0.2.1", 1)]);
+}
+
 #[test]
 fn missing_fields_are_noted_once() {
     let mapping = r#"{"descriptors": [

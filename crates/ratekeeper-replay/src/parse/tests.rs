@@ -234,6 +234,37 @@ fn mapped_fields() {
 }
 
 #[test]
+fn a_list_of_proxies_and_a_virtual_host_before_the_address() {
+    let rest = r#"- frank [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" 200 5"#;
+    for (first, address, host) in [
+        ("203.0.113.1, 10.0.0.1", "203.0.113.1, 10.0.0.1", None),
+        ("203.0.113.1,10.0.0.1", "203.0.113.1,10.0.0.1", None),
+        (
+            "shop.example:443 203.0.113.1",
+            "203.0.113.1",
+            Some("shop.example"),
+        ),
+        (
+            "shop.example 2001:db8::7",
+            "2001:db8::7",
+            Some("shop.example"),
+        ),
+        ("shop.example", "shop.example", None),
+        ("203.0.113.1 192.0.2.1", "203.0.113.1", None),
+    ] {
+        let line = format!("{first} {rest}");
+        let record = record(&line);
+        assert_eq!(record.remote_address, address);
+        assert_eq!(record.get(LogField::Host), host, "{first}");
+        let user = record.get(LogField::User).expect("one");
+        assert!(
+            user.ends_with("frank") && !user.starts_with("203"),
+            "{user}"
+        );
+    }
+}
+
+#[test]
 fn malformed_lines() {
     assert_eq!(malformed(b"hello"), MalformedLine::NoTime);
     assert_eq!(malformed(b"hello world"), MalformedLine::NoTime);
