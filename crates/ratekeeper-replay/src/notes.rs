@@ -109,7 +109,7 @@ impl Replay {
         let refused = self.summary.refused;
         if refused > 0 {
             notes.push(format!(
-                "Requests that are refused with 400 before any rule is asked, since they have two meanings: {refused}."
+                "Requests that are refused with 400 before any rule is asked, since they have two meanings, or a method in small letters: {refused}."
             ));
         }
         let untrusted = self.clients.untrusted_lists;

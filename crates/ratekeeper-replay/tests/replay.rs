@@ -641,6 +641,19 @@ fn a_virtual_host_before_the_address_is_not_the_client() {
     assert_eq!(most_denied(&report), [("remote_address=192.0.2.1", 1)]);
 }
 
+/// As at a gateway, which answers 400.
+#[test]
+fn a_method_in_small_letters_is_refused() {
+    let log = line("192.0.2.1", 1, "get /a HTTP/1.1").repeat(4)
+        + &line("192.0.2.1", 1, "GET /a HTTP/1.1");
+    let report = replayed(ReplayOptions::default(), TWO_A_MINUTE, &[&log]);
+    let summary = &report.summary;
+    assert_eq!(
+        (summary.refused, summary.allowed, summary.denied),
+        (4, 1, 0)
+    );
+}
+
 #[test]
 fn missing_fields_are_noted_once() {
     let mapping = r#"{"descriptors": [
