@@ -264,6 +264,42 @@ fn a_list_of_proxies_and_a_virtual_host_before_the_address() {
     }
 }
 
+/// Two writers, or a lost line end.
+#[test]
+fn an_object_that_something_follows_is_no_line() {
+    let one = r#"{"ts":1431857103,"remote_ip":"192.0.2.7"}"#;
+    for more in [one, "garbage", "}", ","] {
+        let line = format!("{one}{more}");
+        assert_eq!(malformed(line.as_bytes()), MalformedLine::NotJson, "{more}");
+    }
+    assert_eq!(record(&format!(" {one} \t")).time.as_micros(), MAY_17);
+}
+
+#[test]
+fn the_text_null_is_a_value_and_null_is_none() {
+    let line = r#"{"ts":1431857103,"remote_ip":"192.0.2.7","user":"null","user_agent":null,"request":["null"]}"#;
+    let record = record(line);
+    assert_eq!(record.get(LogField::User), Some("null"));
+    assert_eq!(record.get(LogField::UserAgent), None);
+}
+
+/// Some logs tell under `time` how long a request took.
+#[test]
+fn a_duration_is_no_time_where_another_name_has_one() {
+    for duration in ["0.003", "\"12.345678901\"", "17"] {
+        for line in [
+            format!(
+                r#"{{"time":{duration},"remote_ip":"192.0.2.7","timestamp":"2015-05-17T10:05:03Z"}}"#
+            ),
+            format!(r#"{{"timestamp":1431857103.0,"time":{duration},"remote_ip":"192.0.2.7"}}"#),
+        ] {
+            assert_eq!(record(&line).time.as_micros(), MAY_17, "{line}");
+        }
+    }
+    let only = record(r#"{"time":17,"remote_ip":"192.0.2.7"}"#).time;
+    assert_eq!(only.as_micros(), 17_000_000);
+}
+
 #[test]
 fn malformed_lines() {
     assert_eq!(malformed(b"hello"), MalformedLine::NoTime);
