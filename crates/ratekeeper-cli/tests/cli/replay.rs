@@ -84,6 +84,13 @@ fn what_cannot_be_replayed_is_said() {
     assert_eq!(domain.code, Some(1));
     assert!(domain.err.contains("other"), "{}", domain.err);
     assert_eq!(replay(&[]).code, Some(2));
+    // More keys than are counted, and a flag that costs have no use for.
+    let top = replay(&["--log", "access.log", "--top", "1025"]);
+    assert_eq!(top.code, Some(2));
+    assert_contains(&top.err, "1024");
+    let sorted = replay(&["--log", "access.log", "--cost", "--sort-within", "5s"]);
+    assert_eq!(sorted.code, Some(2));
+    assert_contains(&sorted.err, "--sort-within");
 }
 
 /// What was read before a fault may be hours of it.
