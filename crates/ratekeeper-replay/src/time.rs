@@ -1,7 +1,7 @@
 //! Parses the time formats of access logs.
 //!
 //! Supported: `17/May/2015:10:05:03 +0000` (Common Log Format), RFC 3339 and its variants (`T` or a
-//! space, `-` or `/`, a fraction, `Z`, `+02:00`, `+0200`; UTC without an offset), and seconds,
+//! space, `-` or `/`, a fraction, `Z`, `UTC`, `+02:00`, `+0200`, `+02`; UTC without an offset), and seconds,
 //! milliseconds, microseconds or nanoseconds since the epoch, distinguished by magnitude. Times
 //! before 1970 or after 2255 are invalid.
 

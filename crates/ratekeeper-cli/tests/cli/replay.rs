@@ -93,7 +93,7 @@ fn what_cannot_be_replayed_is_said() {
     assert_contains(&sorted.err, "--sort-within");
 }
 
-/// What was read before a fault may be hours of it.
+/// The lines before a fault may be hours of reading.
 #[test]
 fn what_was_read_of_a_broken_log_is_printed_and_it_is_no_success() {
     let folder = tempdir().expect("a folder can be made");

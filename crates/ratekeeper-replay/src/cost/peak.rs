@@ -26,7 +26,7 @@ pub(crate) struct Peaks {
     has_ended: bool,
 }
 
-/// What a counter had in its window.
+/// The uses of a counter in its window.
 #[derive(Debug)]
 struct InWindow {
     limit: Limit,

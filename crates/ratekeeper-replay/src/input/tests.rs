@@ -15,12 +15,15 @@ impl Read for Trickle {
     }
 }
 
-fn lines_of(bytes: &[u8], at_once: usize) -> io::Result<Vec<(Vec<u8>, bool)>> {
+fn lines_of(bytes: &[u8], at_once: usize) -> io::Result<Shown> {
     all_lines(bytes, at_once).map(|(lines, _)| lines)
 }
 
-/// All lines, each with true if it is whole, and true if something followed that is no gzip.
-fn all_lines(bytes: &[u8], at_once: usize) -> io::Result<(Vec<(Vec<u8>, bool)>, bool)> {
+/// Lines, each with true if it is whole.
+type Shown = Vec<(Vec<u8>, bool)>;
+
+/// All lines, and true if something followed that is no gzip.
+fn all_lines(bytes: &[u8], at_once: usize) -> io::Result<(Shown, bool)> {
     let mut lines = Lines::new(Trickle(Cursor::new(bytes.to_vec()), at_once))?;
     let mut all = Vec::new();
     while let Some(line) = lines.next()? {
@@ -42,7 +45,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().expect("memory takes every write")
 }
 
-fn whole(lines: &[&str]) -> Vec<(Vec<u8>, bool)> {
+fn whole(lines: &[&str]) -> Shown {
     lines
         .iter()
         .map(|line| (line.as_bytes().to_vec(), true))
