@@ -104,10 +104,11 @@ pub(crate) struct CostSummary {
 }
 
 impl CostReport {
-    /// True if the figures do not speak of the trace: it has lines and no call, or was not read to its end.
+    /// True if the figures do not speak of the trace: most lines came late, it has lines and no call, or it was not read to
+    /// its end.
     #[must_use]
     pub fn is_unsound(&self) -> bool {
-        self.summary.faults.is_unread
+        self.summary.late > self.lines.parsed / 2 || self.summary.faults.is_unread
     }
 
     /// The first few malformed lines.
