@@ -524,7 +524,7 @@ pub(crate) struct Replay {
     /// Rules to replay the log through
     #[arg(long, value_name = "PATH")]
     pub(crate) rules: PathBuf,
-    /// Logs, oldest first: common, combined or JSON lines, plain or gzip; - is standard input
+    /// Logs, replayed oldest first: common, combined or JSON lines, plain or gzip; - is standard input
     #[arg(long = "log", value_name = "FILE", required = true, num_args = 1..)]
     pub(crate) logs: Vec<PathBuf>,
     /// Settings file, for `auth`, `identity` and `trusted_proxies` [default: as for `serve`]
@@ -546,7 +546,7 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "ALGORITHM", value_parser = ["sliding_log"])]
     pub(crate) compare: Option<String>,
     /// Charge the tokens of calls of language models to budgets: CSV with TIMESTAMP, ContextTokens, GeneratedTokens
-    #[arg(long, conflicts_with_all = ["format", "fields", "compare"])]
+    #[arg(long, conflicts_with_all = ["format", "fields", "compare", "sort_within"])]
     pub(crate) cost: bool,
     #[command(flatten)]
     pub(crate) costs: ReplayCosts,
@@ -555,8 +555,8 @@ pub(crate) struct Replay {
     /// Sort lines that are late by at most this much; 0 keeps the order of the log
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = settings::duration)]
     pub(crate) sort_within: Duration,
-    /// Number of most denied keys to print per rule
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    /// Number of most denied keys to print per rule, at most 1,024
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(..=1_024))]
     pub(crate) top: usize,
     /// Print JSON
     #[arg(long)]

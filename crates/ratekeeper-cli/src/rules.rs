@@ -20,14 +20,14 @@ pub(crate) fn read_all(paths: &[PathBuf]) -> Result<Read> {
     Ok(all)
 }
 
-/// Adds the files of `more` that are not among `all` yet: tenants may lie among the rules.
+/// Adds the files of `more` that are not among `all` yet, however they are spelled: tenants may lie among the rules.
 pub(crate) fn add(all: &mut Read, more: Read) {
     all.errors.extend(more.errors);
-    let known: HashSet<String> = all.sources.iter().map(|known| known.name.clone()).collect();
-    let new = more
-        .sources
-        .into_iter()
-        .filter(|source| !known.contains(&source.name));
+    let place = |name: &str| std::fs::canonicalize(name).unwrap_or_else(|_| name.into());
+    let known = all.sources.iter().map(|known| place(&known.name));
+    let known: HashSet<PathBuf> = known.collect();
+    let new = more.sources.into_iter();
+    let new = new.filter(|source| !known.contains(&place(&source.name)));
     all.sources.extend(new);
 }
 

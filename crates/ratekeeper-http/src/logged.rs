@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use http::HeaderMap;
 
-use crate::original::host;
+use crate::original::{host, in_capitals};
 use crate::{Describer, Forwarding, Hop, Malformed, Original, Target, ValueSource};
 
 /// The data of a request in a log.
@@ -32,7 +32,7 @@ impl<'a> Original<'a> {
     /// invalid path or host counts as missing.
     ///
     /// # Errors
-    /// A trusted proxy reported something that is not an address.
+    /// A trusted proxy reported something that is not an address, or the method has lower-case letters.
     pub fn logged(line: &Logged<'a>, forwarding: &Forwarding) -> Result<Self, Malformed> {
         let address: Option<IpAddr> = line.client.parse().ok();
         let client = match address {
@@ -51,7 +51,7 @@ impl<'a> Original<'a> {
                 Some(IpAddr::V4(_)) if client == address => Some(line.client),
                 Some(_) => None,
             },
-            method: line.method,
+            method: line.method.map(in_capitals).transpose()?,
             scheme: None,
             host: said.and_then(|said| host(&http::header::HOST, said).ok()),
             target: path.map(|path| Target {
@@ -133,6 +133,19 @@ mod tests {
             (None, Some("host.example"))
         );
         Ok(())
+    }
+
+    #[test]
+    fn a_method_in_small_letters_is_refused_as_it_was_on_its_way_in() {
+        let headers = HeaderMap::new();
+        let line = Logged {
+            method: Some("get"),
+            ..line("192.0.2.1", &headers)
+        };
+        let said = Original::logged(&line, &Forwarding::default());
+        let said = said.map(|_| ()).map_err(|why| why.to_string());
+        let wanted = "method: `get` has small letters, and methods are case-sensitive; write `GET`";
+        assert_eq!(said, Err(wanted.to_owned()));
     }
 
     #[test]

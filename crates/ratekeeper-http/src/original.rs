@@ -209,7 +209,7 @@ fn method<'a>((name, value): Line<'a>) -> Result<&'a str, Malformed> {
 
 /// Refuses `post`: methods are case-sensitive (RFC 9110, section 9.1), but some services treat it
 /// as `POST`, which rules for `POST` would miss. No registered method has lower-case letters.
-fn in_capitals(method: &str) -> Result<&str, Malformed> {
+pub(crate) fn in_capitals(method: &str) -> Result<&str, Malformed> {
     match method.bytes().any(|byte| byte.is_ascii_lowercase()) {
         false => Ok(method),
         true => Err(Malformed {

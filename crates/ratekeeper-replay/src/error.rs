@@ -6,6 +6,7 @@ use ratekeeper_rules::{RuleSet, SERVICE_LEVELS};
 use ratekeeper_store::memory::MemoryError;
 
 use crate::cost::ColumnFault;
+use crate::input::Log;
 
 /// The reason why a replay cannot run, or cannot continue.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +54,15 @@ pub enum ReplayError {
         /// The names of the domains.
         known: String,
     },
+}
+
+impl ReplayError {
+    pub(crate) fn read(log: &Log, source: io::Error) -> Self {
+        Self::Read {
+            log: log.name(),
+            source,
+        }
+    }
 }
 
 /// The domain to check: the requested one, or the only one, or that of the service levels if there

@@ -1,17 +1,22 @@
 //! Reads logs line by line from a file or standard input, plain or gzip, with at most one line in
 //! memory.
 
+mod compression;
+mod gzip;
+
 use std::fs::File;
 use std::io::{self, BufReader, Chain, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use flate2::bufread::MultiGzDecoder;
+use gzip::Gunzip;
 
 /// The longest line accepted, in bytes. A longer one is malformed; it is skipped without being
 /// stored.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The source of a log.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,6 +44,17 @@ impl Log {
         match self {
             Self::File(path) => path.display().to_string(),
             Self::Stdin => "standard input".to_owned(),
+        }
+    }
+
+    /// True for files, and false for standard input, pipes and devices, whose bytes are gone once they are read.
+    pub(crate) fn can_be_read_again(&self) -> bool {
+        match self {
+            // One that is not there can be opened as often as you like, to the same error.
+            Self::File(path) => {
+                std::fs::metadata(path).map_or(true, |meta| meta.is_file() || meta.is_dir())
+            }
+            Self::Stdin => false,
         }
     }
 
@@ -108,6 +124,11 @@ impl Lines {
         self.read.load(Ordering::Relaxed)
     }
 
+    /// True if gzip was followed by something else, which was left out.
+    pub(crate) fn has_garbage(&self) -> bool {
+        matches!(&self.input, Input::Gzip(source) if source.has_garbage())
+    }
+
     /// The next line; none at the end.
     pub(crate) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
         let mut searched = self.start;
@@ -152,7 +173,11 @@ impl Lines {
         let line = &self.buffer[from..to];
         match line.get(..LINE_BYTES_MAX) {
             Some(clipped) if line.len() > LINE_BYTES_MAX => Line::TooLong(clipped),
-            _ => Line::Whole(line.strip_suffix(b"\r").unwrap_or(line)),
+            _ => {
+                // One begins each of several files that were joined.
+                let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
+                Line::Whole(line.strip_suffix(b"\r").unwrap_or(line))
+            }
         }
     }
 
@@ -182,22 +207,21 @@ type Peeked = Chain<Cursor<Vec<u8>>, Box<dyn Read>>;
 
 enum Input {
     Plain(Peeked),
-    Gzip(Box<MultiGzDecoder<BufReader<Peeked>>>),
+    Gzip(Box<Gunzip<BufReader<Peeked>>>),
 }
 
 impl Input {
     /// Detects gzip by the first bytes, not by a name: standard input has none.
     fn open(mut source: Box<dyn Read>) -> io::Result<Self> {
-        let mut first = Vec::with_capacity(3);
-        source.by_ref().take(3).read_to_end(&mut first)?;
-        let is_gzip = first.starts_with(&[0x1f, 0x8b]);
-        if first == b"\xef\xbb\xbf" {
-            first.clear(); // a byte order mark is no part of the first line
-        }
+        let mut first = Vec::with_capacity(compression::FIRST_BYTES);
+        let most = compression::FIRST_BYTES as u64;
+        source.by_ref().take(most).read_to_end(&mut first)?;
+        compression::refuse(&first)?;
+        let is_gzip = first.starts_with(&gzip::MAGIC);
         let peeked = Cursor::new(first).chain(source);
         Ok(if is_gzip {
             let buffered = BufReader::with_capacity(64 << 10, peeked);
-            Self::Gzip(Box::new(MultiGzDecoder::new(buffered)))
+            Self::Gzip(Box::new(Gunzip::new(buffered)))
         } else {
             Self::Plain(peeked)
         })

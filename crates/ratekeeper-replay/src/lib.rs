@@ -9,6 +9,7 @@
 //!
 //! The crate prints nothing and reads neither rules nor environment: the command does.
 
+mod client;
 mod compare;
 mod cost;
 mod described;
@@ -21,6 +22,7 @@ mod input;
 mod keys;
 mod notes;
 mod options;
+mod order;
 mod parse;
 mod read;
 mod record;

@@ -46,9 +46,9 @@ impl Replay {
 
     /// The reasons why the figures may be wrong, one sentence each.
     pub(crate) fn warnings(&self, rules: &RuleSet) -> Vec<String> {
-        let by_order = self.warning_of_order();
-        by_order
-            .into_iter()
+        let of_logs = self.summary.faults.warnings.iter().cloned();
+        of_logs
+            .chain(self.warning_of_order())
             .chain(self.warning_of_seconds(rules))
             .collect()
     }
@@ -109,7 +109,13 @@ impl Replay {
         let refused = self.summary.refused;
         if refused > 0 {
             notes.push(format!(
-                "Requests that are refused with 400 before any rule is asked, since they have two meanings: {refused}."
+                "Requests that are refused with 400 before any rule is asked, since they have two meanings, or a method in small letters: {refused}."
+            ));
+        }
+        let untrusted = self.clients.untrusted_lists;
+        if untrusted > 0 {
+            notes.push(format!(
+                "Lines with a list of proxies in place of the address, whose last one is not among `trusted_proxies` and so counts as the client: {untrusted}."
             ));
         }
         let unknown = self.requests.as_ref().map(Requests::unknown);

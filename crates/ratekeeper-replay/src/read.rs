@@ -2,6 +2,7 @@
 
 use crate::error::ReplayError;
 use crate::input::{Line, Lines, Log};
+use crate::parse::Format;
 
 /// Lines between two progress reports.
 const PROGRESS_LINES: u64 = 1 << 13;
@@ -24,11 +25,8 @@ pub(crate) fn read_log(
     mut lines: u64,
     mut progress: impl FnMut(Progress),
     mut take: impl FnMut(u64, Line<'_>) -> Result<u64, ReplayError>,
-) -> Result<(), ReplayError> {
-    let failed = |source| ReplayError::Read {
-        log: log.name(),
-        source,
-    };
+) -> Result<LogEnd, ReplayError> {
+    let failed = |source| ReplayError::read(log, source);
     let (source, bytes_total) = log.open().map_err(failed)?;
     let mut input = Lines::new(source).map_err(failed)?;
     let mut number = 0_u64;
@@ -48,5 +46,61 @@ pub(crate) fn read_log(
         bytes_total,
         lines,
     });
-    Ok(())
+    Ok(match input.has_garbage() {
+        true => LogEnd::Garbage,
+        false => LogEnd::Clean,
+    })
+}
+
+/// The end of a log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LogEnd {
+    Clean,
+    /// Bytes that are no gzip, which followed some and were left out.
+    Garbage,
+}
+
+/// The logs that were not read as they should be. No more than were named are kept.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct LogFaults {
+    /// One sentence for each.
+    pub(crate) warnings: Vec<String>,
+    /// True if one of them has no request, or was not read to its end.
+    pub(crate) is_unread: bool,
+}
+
+impl LogFaults {
+    /// Takes the result of reading `log`, which had this number of `lines`, `parsed` of them requests.
+    pub(crate) fn take(
+        &mut self,
+        log: &Log,
+        (lines, parsed): (u64, u64),
+        format: Option<Format>,
+        done: Result<LogEnd, ReplayError>,
+    ) -> Result<(), ReplayError> {
+        let name = log.name();
+        if lines > 0 && parsed == 0 {
+            self.is_unread = true;
+            let format = format.map_or_else(String::new, |format| {
+                format!(" that is read with --format {}", format.name())
+            });
+            self.warnings.push(format!(
+                "{name} has no request in its {lines} lines{format}."
+            ));
+        }
+        match done {
+            Ok(LogEnd::Clean) => {}
+            Ok(LogEnd::Garbage) => self.warnings.push(format!(
+                "{name} goes on behind its gzip with something else, which was left out."
+            )),
+            Err(error) => {
+                self.is_unread = true;
+                self.warnings.push(format!(
+                    "{name} was not read to its end: the figures are those of its first {lines} lines."
+                ));
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
 }

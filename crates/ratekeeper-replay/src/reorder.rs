@@ -1,7 +1,8 @@
 //! Sorts lines that are out of order.
 //!
 //! Servers write a line when a request has ended, so a long request stands behind later ones. Lines
-//! are held here until a line has been read that is later by a span; the earliest goes first.
+//! are held here until a line has been read that is later by a span; the earliest goes first. A line that is further ahead
+//! than that counts only once many have followed it there, since it may be by a clock that is wrong.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,6 +14,9 @@ use crate::parse::Format;
 /// The most bytes of held lines, each counted with its overhead. Beyond it the earliest lines go on
 /// early.
 const HELD_BYTES_MAX: usize = 64 << 20;
+
+/// A jump ahead is believed once so many lines in a row have followed it.
+const CONFIRMING_LINES: u64 = 1_024;
 
 /// Overhead of a held line in bytes.
 const OVERHEAD_BYTES: usize = size_of::<Reverse<HeldLine>>();
@@ -37,12 +41,31 @@ pub(crate) struct Reorder {
     held: BinaryHeap<Reverse<HeldLine>>,
     held_bytes: usize,
     bytes_max: usize,
-    /// The latest time of all lines so far.
+    /// The latest time that is believed.
     latest: Timestamp,
+    /// The lines since then, in a row, that are later by more than the span.
+    ahead: Ahead,
+    order: Order,
     /// All lines so far.
     lines: u64,
-    /// Lines that were earlier than one before them.
-    out_of_order: u64,
+}
+
+/// Lines in a row that are far ahead of those before them: after a pause, or by a clock that is wrong.
+#[derive(Debug, Default)]
+struct Ahead {
+    lines: u64,
+    /// The time that the others among them have come to, in steps of no more than the span.
+    reached: Timestamp,
+}
+
+/// Counts the lines that are earlier than one before them. A single line of the future makes none of those that follow it
+/// one of them, except the next.
+#[derive(Debug, Default)]
+struct Order {
+    latest: Timestamp,
+    /// The latest time before the last jump ahead.
+    before_jump: Timestamp,
+    earlier_lines: u64,
 }
 
 impl Reorder {
@@ -54,15 +77,16 @@ impl Reorder {
             held_bytes: 0,
             bytes_max: HELD_BYTES_MAX,
             latest: Timestamp::EPOCH,
+            ahead: Ahead::default(),
+            order: Order::default(),
             lines: 0,
-            out_of_order: 0,
         }
     }
 
     /// Takes the next line of the log.
     pub(crate) fn push(&mut self, time: Timestamp, format: Format, text: &[u8]) {
-        self.out_of_order += u64::from(time < self.latest);
-        self.latest = self.latest.max(time);
+        self.order.add(time, self.within);
+        self.believe(time);
         self.lines += 1;
         self.held_bytes += text.len() + OVERHEAD_BYTES;
         self.held.push(Reverse(HeldLine {
@@ -71,6 +95,28 @@ impl Reorder {
             format,
             text: text.into(),
         }));
+    }
+
+    /// Moves on to `time`. Far ahead, it has to be confirmed: a line by a wrong clock would send on all that follow it
+    /// unsorted.
+    fn believe(&mut self, time: Timestamp) {
+        let is_near = time <= self.latest.after(self.within);
+        if is_near || self.within == Micros::ZERO {
+            self.latest = self.latest.max(time);
+            self.ahead = Ahead::default();
+            return;
+        }
+        let Ahead { lines, reached } = &mut self.ahead;
+        if *lines == 0 || time.after(self.within) < *reached {
+            *reached = time;
+        } else if time <= reached.after(self.within) {
+            *reached = time.max(*reached);
+        }
+        *lines += 1;
+        if *lines >= CONFIRMING_LINES {
+            self.latest = *reached;
+            self.ahead = Ahead::default();
+        }
     }
 
     /// The next line that is due, if any.
@@ -92,7 +138,24 @@ impl Reorder {
 
     /// The number of lines that were earlier than one before them.
     pub(crate) const fn out_of_order(&self) -> u64 {
-        self.out_of_order
+        self.order.earlier_lines
+    }
+}
+
+impl Order {
+    fn add(&mut self, time: Timestamp, within: Micros) {
+        if time < self.latest {
+            self.earlier_lines += 1;
+            // Back near the time before the jump, which was no pause then.
+            if time <= self.before_jump.after(within) {
+                self.latest = self.before_jump.max(time);
+            }
+        } else {
+            if time > self.latest.after(within) {
+                self.before_jump = self.latest;
+            }
+            self.latest = time;
+        }
     }
 }
 
@@ -139,6 +202,48 @@ mod tests {
             few.sort_unstable();
             prop_assert_eq!(few, sorted);
         }
+    }
+
+    /// A clock that is wrong for some lines, or one wrong server among several, does not end the sorting of the others.
+    #[test]
+    fn a_few_lines_of_the_future_leave_the_others_sorted() {
+        let times = (1_000..6_000).map(|line: u64| match line {
+            1_005 | 2_000..2_100 => 1_000_000,
+            _ if line.is_multiple_of(10) => 1_000_000 + line,
+            _ if line.is_multiple_of(2) => line - 8,
+            _ => line,
+        });
+        let times: Vec<u64> = times.collect();
+        let mut sorted = times.clone();
+        sorted.sort_unstable();
+        assert!(order(30, &times, usize::MAX).0 == sorted);
+    }
+
+    #[test]
+    fn a_pause_ends_once_many_lines_have_followed_it() {
+        let pauses = (0..5 * CONFIRMING_LINES).map(|line| 1_000 * (line / 3) + line % 3);
+        let pauses: Vec<u64> = pauses.collect();
+        let (order, most) = order(30, &pauses, usize::MAX);
+        assert!(order == pauses);
+        let line = OVERHEAD_BYTES + "a line".len();
+        let most = u64::try_from(most / line).expect("a few");
+        assert!(most <= 2 * CONFIRMING_LINES + 3, "{most}");
+    }
+
+    #[test]
+    fn only_lines_that_are_early_count_as_out_of_order() {
+        let counted = |times: &[u64]| {
+            let mut reorder = Reorder::new(Micros::new(60));
+            let push = |time: &u64| {
+                reorder.push(Timestamp::from_micros(*time), Format::Common, b"a line");
+            };
+            times.iter().for_each(push);
+            reorder.out_of_order()
+        };
+        assert_eq!(counted(&[0, 1, 160, 161, 100, 101, 220]), 2);
+        assert_eq!(counted(&[0, 100, 200, 10, 300, 310]), 1);
+        assert_eq!(counted(&[0, 8, 1_000_000, 9, 10, 11, 12]), 1);
+        assert_eq!(counted(&[0, 1_000, 1_001, 1, 1_002, 2, 1_003]), 2);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use ratekeeper_rules::{RuleIndex, RuleSet, SERVICE_LEVELS};
 use ratekeeper_store::memory::MemoryStore;
 use smallvec::SmallVec;
 
+use crate::client::Clients;
 use crate::compare::{Comparison, Step};
 use crate::described::{Requests, with_user_agent};
 use crate::error::{ReplayError, choose_domain};
@@ -33,6 +34,7 @@ pub struct Replay {
     pub(crate) limiter: Limiter<MemoryStore>,
     pub(crate) domain: String,
     keys: Keys,
+    pub(crate) clients: Clients,
     pub(crate) tallies: Vec<Tally>,
     pub(crate) comparison: Option<Comparison>,
     pub(crate) lines: LineCounts,
@@ -83,6 +85,7 @@ impl Replay {
         };
         Ok(Self {
             keys: Keys::new(&rules, &domain),
+            clients: Clients::new(&options.forwarding),
             comparison: options.compare.map(|_| Comparison::new(rule_count)),
             limiter: Limiter::new(rules, store, LimiterOptions::default()).with_growth_watch(),
             grown: Grown::default(),
@@ -99,20 +102,27 @@ impl Replay {
         })
     }
 
-    /// Replays `log`. Several logs are replayed one after the other, oldest first. `progress` is
-    /// called every few thousand lines, and at the end.
+    /// Replays `log`. Several logs are replayed one after the other, in the order of
+    /// [`Self::oldest_first`]. `progress` is called every few thousand lines, and at the end.
     ///
     /// # Errors
     /// [`ReplayError::Read`] if the log cannot be opened or read to its end; the lines read before
     /// count.
     pub fn read(&mut self, log: &Log, progress: impl FnMut(Progress)) -> Result<(), ReplayError> {
         let mut parser = LineParser::new(self.options.format, self.options.fields.clone());
-        read_log(log, self.lines.read, progress, |number, line| {
+        let before = self.lines;
+        let done = read_log(log, before.read, progress, |number, line| {
             self.line(&mut parser, number, line);
             Ok(self.lines.read)
-        })?;
+        });
         self.summary.format = parser.format().or(self.summary.format);
-        Ok(())
+        let lines = (
+            self.lines.read - before.read,
+            self.lines.parsed - before.parsed,
+        );
+        self.summary
+            .faults
+            .take(log, lines, self.options.format, done)
     }
 
     /// The results. Lines still held back for sorting are replayed first.
@@ -183,7 +193,8 @@ impl Replay {
 
     fn held(&mut self, held: &HeldLine) {
         // It was parsed when it was read, so parsing succeeds again.
-        if let Ok(record) = self.waited.parse_as(held.format, &held.text) {
+        if let Ok(mut record) = self.waited.parse_as(held.format, &held.text) {
+            self.clients.resolve(&mut record);
             self.request(&record);
         }
     }
@@ -262,7 +273,7 @@ impl Replay {
         self.summary.late_by_max = self.summary.late_by_max.max(latest.since(time));
         self.summary.has_fractions |= !time.as_micros().is_multiple_of(1_000_000);
         let now = latest.max(time);
-        self.summary.span = Some((first, now));
+        self.summary.span = Some((first.min(time), now));
         now
     }
 }

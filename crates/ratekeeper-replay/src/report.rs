@@ -1,5 +1,6 @@
 //! The results of a replay.
 
+mod json;
 pub(crate) mod table;
 
 use serde::Serialize;
@@ -7,6 +8,7 @@ use serde::Serialize;
 use ratekeeper_core::{Micros, Timestamp};
 
 use crate::parse::Format;
+use crate::read::LogFaults;
 use crate::record::BadLine;
 
 /// The results of a replay. Serializes as the JSON of `ratekeeper replay --json`, and displays as a
@@ -15,6 +17,9 @@ use crate::record::BadLine;
 pub struct Report {
     /// The number of lines.
     pub lines: LineCounts,
+    /// Further figures: domain, format, span, requests, order and notes.
+    #[serde(flatten)]
+    pub summary: Summary,
     /// Reasons why the figures may be wrong, one sentence each; left out if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -23,9 +28,6 @@ pub struct Report {
     /// Unusual growth that a service would have reported; left out if there is none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub growth: Vec<GrowthReport>,
-    /// Further figures, for the table only.
-    #[serde(skip)]
-    pub summary: Summary,
 }
 
 /// A rule, or one of its callers, with far more requests than in the hour before.
@@ -137,7 +139,7 @@ pub struct Summary {
     pub domain: String,
     /// The format of the last log, once it was known.
     pub format: Option<Format>,
-    /// The first and the last time of the log.
+    /// The earliest and the latest time of the log.
     pub span: Option<(Timestamp, Timestamp)>,
     /// Requests that every rule allows.
     pub allowed: u64,
@@ -157,10 +159,21 @@ pub struct Summary {
     pub has_fractions: bool,
     /// Requests decided without counting, because the memory for counters was full.
     pub uncounted: u64,
+    /// Logs that were not read as they should be.
+    pub(crate) faults: LogFaults,
     /// The first few malformed lines.
     pub bad_lines: Vec<BadLine>,
     /// Notes on the figures of single rules, one sentence each.
     pub notes: Vec<String>,
+}
+
+impl Report {
+    /// True if the figures do not speak of the log: most lines were too late to be sorted, as in logs read newest first, a
+    /// log has lines and no request, or was not read to its end.
+    #[must_use]
+    pub fn is_unsound(&self) -> bool {
+        self.summary.late > self.lines.parsed / 2 || self.summary.faults.is_unread
+    }
 }
 
 /// `count` in percent of `all`; 0 if `all` is 0.

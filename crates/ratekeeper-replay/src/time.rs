@@ -1,7 +1,7 @@
 //! Parses the time formats of access logs.
 //!
 //! Supported: `17/May/2015:10:05:03 +0000` (Common Log Format), RFC 3339 and its variants (`T` or a
-//! space, `-` or `/`, a fraction, `Z`, `+02:00`, `+0200`; UTC without an offset), and seconds,
+//! space, `-` or `/`, a fraction, `Z`, `UTC`, `+02:00`, `+0200`, `+02`; UTC without an offset), and seconds,
 //! milliseconds, microseconds or nanoseconds since the epoch, distinguished by magnitude. Times
 //! before 1970 or after 2255 are invalid.
 
@@ -251,11 +251,13 @@ impl Digits<'_> {
         micros
     }
 
-    /// Parses `Z`, `+02:00`, `-0400` or nothing into seconds east of Greenwich; nothing may follow.
+    /// Parses `Z`, `UTC`, `GMT`, `+02:00`, `-0400`, `+02` or nothing into seconds east of Greenwich; nothing may follow.
     fn offset(&mut self) -> Option<i64> {
         let east = match self.next() {
             None => return Some(0),
             Some(b'Z' | b'z') => return self.0.is_empty().then_some(0),
+            Some(b'U') => return (self.0 == b"TC").then_some(0),
+            Some(b'G') => return (self.0 == b"MT").then_some(0),
             Some(b'+') => 1,
             Some(b'-') => -1,
             Some(_) => return None,
@@ -264,7 +266,11 @@ impl Digits<'_> {
         if self.0.first() == Some(&b':') {
             self.next();
         }
-        let minutes = self.number(2)?;
+        let minutes = if self.0.is_empty() {
+            0
+        } else {
+            self.number(2)?
+        };
         let seconds = i64::try_from(hours * 3_600 + minutes * 60).ok()?;
         (self.0.is_empty() && hours < 24 && minutes < 60).then_some(east * seconds)
     }
@@ -306,6 +312,9 @@ mod tests {
             "2015-05-17T12:05:03+0200",
             "2015/05/17 10:05:03",
             "2015-05-17 10:05:03 +0000",
+            "2015-05-17 12:05:03+02",
+            "2015-05-17 10:05:03 UTC",
+            "2015-05-17T10:05:03 GMT",
         ] {
             assert_eq!(micros(text), Some(1_431_857_103_000_000), "{text}");
         }
@@ -349,6 +358,9 @@ mod tests {
             "01/Jan/1970:00:00:00 +0100",
             "2015-13-01T00:00:00Z",
             "2015-05-17",
+            "2015-05-17 10:05:03 UT",
+            "2015-05-17 10:05:03 UTC2",
+            "2015-05-17 10:05:03+2",
             "9999-01-01T00:00:00Z",
             "99999999999999999999",
             "-5",

@@ -1,6 +1,16 @@
 //! The most denied keys, in a fixed amount of memory.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
+
+use ratekeeper_rules::secret;
+
+/// The most bytes of a key that are kept: a client may send one of a megabyte.
+const KEY_BYTES_MAX: usize = 512;
+
+/// Room for a fingerprint and the mark before it.
+const FINGERPRINT_BYTES_MAX: usize = 64;
 
 /// The most frequent keys of a stream (Space-Saving).
 ///
@@ -14,14 +24,14 @@ use std::collections::HashMap;
 #[derive(Debug, Default)]
 pub(crate) struct TopKeys {
     /// The heap index of each key's counter.
-    places: HashMap<Box<str>, usize>,
+    places: HashMap<Arc<str>, usize>,
     /// A binary heap, the smallest count first.
     heap: Vec<Counter>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Counter {
-    key: Box<str>,
+    key: Arc<str>,
     count: u64,
     /// The most of the count that may belong to other keys.
     error: u64,
@@ -39,16 +49,18 @@ impl TopKeys {
     /// The most keys counted at a time.
     pub(crate) const CAPACITY: usize = 1_024;
 
-    /// Counts one hit of `key`. Allocates only for a key that has no counter yet.
+    /// Counts one hit of `key`. Allocates only for a key that has no counter yet, or that is too long.
     pub(crate) fn count(&mut self, key: &str) {
+        let key = &*shortened(key);
         if let Some(&place) = self.places.get(key) {
             self.heap[place].count += 1;
             self.sink(place);
         } else if self.heap.len() < Self::CAPACITY {
             let place = self.heap.len();
-            self.places.insert(key.into(), place);
+            let key: Arc<str> = key.into();
+            self.places.insert(Arc::clone(&key), place);
             self.heap.push(Counter {
-                key: key.into(),
+                key,
                 count: 1,
                 error: 0,
             });
@@ -58,7 +70,7 @@ impl TopKeys {
             smallest.error = smallest.count;
             smallest.count += 1;
             smallest.key = key.into();
-            self.places.insert(key.into(), 0);
+            self.places.insert(Arc::clone(&smallest.key), 0);
             self.sink(0);
         }
     }
@@ -124,6 +136,15 @@ impl TopKeys {
     }
 }
 
+/// `key`, or its start and the fingerprint of the whole.
+fn shortened(key: &str) -> Cow<'_, str> {
+    if key.len() <= KEY_BYTES_MAX {
+        return Cow::Borrowed(key);
+    }
+    let start = &key[..key.floor_char_boundary(KEY_BYTES_MAX - FINGERPRINT_BYTES_MAX)];
+    Cow::Owned(format!("{start}…{}", secret::fingerprint(key)))
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
@@ -160,6 +181,26 @@ mod tests {
             (top[0].key, top[0].count, top[0].error),
             ("heavy", 10_240, 0)
         );
+    }
+
+    #[test]
+    fn a_long_key_is_kept_by_its_start_and_stays_apart_from_others() {
+        let mut keys = TopKeys::default();
+        let key = |end: &str| format!("user_agent={}{end}", "ä".repeat(500_000));
+        for end in ["a", "b", "a"] {
+            keys.count(&key(end));
+        }
+        let top = keys.top(3);
+        let counts: Vec<u64> = top.iter().map(|top| top.count).collect();
+        assert_eq!(counts, [2, 1]);
+        for top in top {
+            assert!(top.key.starts_with("user_agent=ää"), "{}", top.key);
+            assert!(top.key.len() <= KEY_BYTES_MAX, "{}", top.key.len());
+        }
+        // One that just fits stays as it is.
+        let whole = "x".repeat(KEY_BYTES_MAX);
+        (0..3).for_each(|_| keys.count(&whole));
+        assert_eq!(keys.top(1)[0].key, whole);
     }
 
     proptest! {

@@ -263,3 +263,14 @@ fn the_manual_shows_the_tables_of_its_command() {
         "{report}"
     );
 }
+
+#[test]
+fn a_trace_of_which_most_comes_late_is_no_sound_report() {
+    let call = |minute: u64| format!("2023-11-16T18:{minute:02}:00Z,7,10\n");
+    let report = |minutes: &[u64]| {
+        let calls: String = minutes.iter().map(|minute| call(*minute)).collect();
+        replayed(options(|_| {}), OUTPUT, &calls)
+    };
+    assert!(!report(&[0, 3, 1, 4]).is_unsound());
+    assert!(report(&[9, 3, 1, 4]).is_unsound());
+}

@@ -5,7 +5,7 @@ use std::io::Write;
 use ratekeeper_core::Micros;
 use ratekeeper_http::{Identity, IdentityConfig};
 use ratekeeper_replay::{
-    CompareWith, Descriptors, Fields, Log, Replay, ReplayError, ReplayOptions, Report,
+    CompareWith, Descriptors, Fields, Format, Log, Replay, ReplayError, ReplayOptions, Report,
 };
 use ratekeeper_rules::{Options, RuleSet, Source};
 
@@ -63,6 +63,13 @@ fn denials_are_reported_by_key_and_minute() {
     let json = serde_json::to_value(&report).expect("a report has no odd keys");
     let expected = serde_json::json!({
         "lines": { "read": 8, "parsed": 8, "malformed": 0 },
+        "domain": "web",
+        "format": "common",
+        "span": { "first": "2015-05-17T10:00:01Z", "last": "2015-05-17T10:01:04Z" },
+        "requests": { "allowed": 5, "denied": 3, "refused": 0, "unmatched": 0, "uncounted": 0 },
+        "sorted": 0,
+        "late": 0,
+        "notes": [],
         "rules": [{
             "rule": "web.remote_address",
             "requests": 8, "allowed": 5, "denied": 3,
@@ -116,11 +123,12 @@ fn lines_out_of_order_are_sorted_within_a_minute() {
     let report = replayed(ReplayOptions::default(), TWO_A_MINUTE, &[&first, &second]);
     assert_eq!((report.rules[0].denied, report.summary.sorted), (0, 2));
     // Further than that is said, with how many.
-    let far = log(&[0, 100, 200, 10, 300]);
+    let dense: Vec<u64> = (0..2_000).chain([10]).chain(2_000..2_100).collect();
+    let far = log(&dense);
     let report = replayed(ReplayOptions::default(), TWO_A_MINUTE, &[&far]);
     assert_eq!((report.summary.sorted, report.summary.late), (0, 1));
     let warning =
-        "WARNING: Lines too far out of order to be sorted: 1 (20.00 %), late by up to 90 s.";
+        "WARNING: Lines too far out of order to be sorted: 1 (0.05 %), late by up to 1929 s.";
     assert!(report.to_string().contains(warning), "{report}");
 }
 
@@ -133,6 +141,98 @@ fn logs_go_on_where_the_one_before_ended_each_in_its_format() {
     let third = r#"{"ts":1431856802,"remote_ip":"192.0.2.1"}"#;
     let report = replayed(ReplayOptions::default(), TWO_A_MINUTE, &[&first, third]);
     assert_eq!((report.lines.parsed, report.rules[0].denied), (3, 1));
+}
+
+/// A folder with the logs that a rotation leaves: three days of one request of each of four clients every minute.
+fn rotated() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let write = |name: &str, bytes: &[u8]| {
+        std::fs::write(folder.path().join(name), bytes).expect("files can be written");
+    };
+    let day = |day: u64| {
+        let requests = (0..2_000).map(|request| {
+            let (quarters, minutes) = (request % 4, request / 4);
+            let (hour, minute, second) = (minutes / 60, minutes % 60, quarters * 15);
+            format!("192.0.2.{quarters} - - [{day:02}/May/2015:{hour:02}:{minute:02}:{second:02} +0000] \"GET / HTTP/1.1\" 200 5\n")
+        });
+        requests.collect::<String>()
+    };
+    write("access.log", day(19).as_bytes());
+    write("access.log.1", format!("starting\n{}", day(18)).as_bytes());
+    write("access.log.10", b"");
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(day(17).as_bytes()).expect("room for it");
+    write("access.log.2.gz", &gzip.finish().expect("room for it"));
+    folder
+}
+
+/// A shell names the newest log of a rotation first.
+#[test]
+fn logs_are_replayed_in_the_order_of_their_times() {
+    let folder = rotated();
+    let names = [
+        "access.log",
+        "access.log.1",
+        "access.log.10",
+        "access.log.2.gz",
+    ];
+    let logs = names.map(|name| Log::File(folder.path().join(name)));
+    let mut replay = Replay::new(ReplayOptions::default(), rules(TWO_A_MINUTE)).expect("good");
+    let logs = replay.oldest_first(logs.to_vec()).expect("all are there");
+    for log in &logs {
+        replay.read(log, |_| {}).expect("it can be read");
+    }
+    let report = replay.report();
+    assert_eq!((report.lines.parsed, report.summary.denied), (6_000, 0));
+    assert_eq!(report.summary.late, 0);
+    let head = "2015-05-17T00:00:00Z to 2015-05-19T08:19:45Z";
+    assert!(report.to_string().contains(head), "{report}");
+    assert!(!report.is_unsound());
+}
+
+#[test]
+fn logs_newest_first_are_no_sound_report() {
+    let folder = rotated();
+    let mut replay = Replay::new(ReplayOptions::default(), rules(TWO_A_MINUTE)).expect("good");
+    for name in ["access.log", "access.log.1"] {
+        let log = Log::File(folder.path().join(name));
+        replay.read(&log, |_| {}).expect("it can be read");
+    }
+    assert!(!replay.report().is_unsound());
+    let log = Log::File(folder.path().join("access.log.2.gz"));
+    replay.read(&log, |_| {}).expect("it can be read");
+    let report = replay.report();
+    assert!(report.is_unsound());
+    // The span does not hide the days that came late.
+    let head = "2015-05-17T00:00:00Z to 2015-05-19T08:19:45Z";
+    assert!(report.to_string().contains(head), "{report}");
+}
+
+#[test]
+fn logs_that_can_be_read_only_once_keep_their_order_and_a_missing_one_is_said_first() {
+    let folder = rotated();
+    let file = |name: &str| Log::File(folder.path().join(name));
+    let replay = Replay::new(ReplayOptions::default(), rules(TWO_A_MINUTE)).expect("good");
+    let logs = vec![file("access.log"), Log::Stdin, file("access.log.1")];
+    assert_eq!(replay.oldest_first(logs.clone()).ok(), Some(logs));
+    let error = replay.oldest_first(vec![Log::Stdin, file("nope.log")]);
+    let error = error.expect_err("one is missing").to_string();
+    assert!(error.contains("nope.log"), "{error}");
+}
+
+/// One line with a wrong clock leaves the others sorted, and the report tells the truth about them.
+#[test]
+fn one_line_of_the_future_does_not_end_the_sorting() {
+    let every_second_late = (0..1_000_u64).map(|second| {
+        let late = if second % 2 == 0 { 0 } else { 8 };
+        let address = format!("192.0.2.{}", second % 200);
+        line(&address, 100 + second - late, "-")
+    });
+    let mut lines: Vec<String> = every_second_late.collect();
+    lines.insert(5, line("192.0.2.1", 1, "-").replace("17/May", "18/May"));
+    let report = replayed(ReplayOptions::default(), TWO_A_MINUTE, &[&lines.concat()]);
+    assert_eq!((report.summary.sorted, report.summary.late), (500, 0));
+    assert_eq!(report.warnings, Vec::<String>::new());
 }
 
 #[test]
@@ -322,6 +422,72 @@ fn a_log_that_is_not_there() {
 }
 
 #[test]
+fn a_log_without_a_request_is_no_sound_report() {
+    let good = line("192.0.2.1", 1, "-");
+    let is_unsound = |format: Option<Format>, logs: &[&str]| {
+        let mut options = ReplayOptions::default();
+        options.format = format;
+        let report = replayed(options, TWO_A_MINUTE, logs);
+        let warning = report.warnings.first().cloned().unwrap_or_default();
+        assert_eq!(
+            warning.contains("has no request in its 2 lines"),
+            report.is_unsound(),
+            "{report}"
+        );
+        assert_eq!(
+            warning.contains("--format json"),
+            format.is_some(),
+            "{report}"
+        );
+        report.is_unsound()
+    };
+    assert!(is_unsound(None, &["hello\nworld\n"]));
+    assert!(is_unsound(Some(Format::Json), &[&good.repeat(2)]));
+    assert!(is_unsound(None, &[&good, "hello\nworld\n"]));
+    // Nothing happened, or something did.
+    assert!(!is_unsound(None, &["", "\n\n", &good]));
+    assert!(!is_unsound(None, &[&format!("hello\n{good}")]));
+}
+
+/// A replay of gzip that begins with `kept` bytes of the lines and goes on with `more`.
+fn of_gzip(cut: usize, more: &[u8]) -> (Result<(), ReplayError>, Report) {
+    let lines: String = (0..500)
+        .map(|second| line("192.0.2.1", second, "-"))
+        .collect();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(lines.as_bytes()).expect("room for it");
+    let bytes = gzip.finish().expect("room for it");
+    let bytes = [&bytes[..bytes.len() - cut], more].concat();
+    let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+    file.write_all(&bytes).expect("room for it");
+    let mut replay = Replay::new(ReplayOptions::default(), rules(TWO_A_MINUTE)).expect("good");
+    let done = replay.read(&Log::File(file.path().to_owned()), |_| {});
+    (done, replay.report())
+}
+
+#[test]
+fn what_was_read_of_a_log_that_breaks_off_is_reported_as_a_part() {
+    let (done, report) = of_gzip(10, b"");
+    assert!(done.is_err());
+    assert!(report.lines.parsed > 0, "{report}");
+    assert!(report.is_unsound());
+    assert!(
+        report.warnings[0].contains("was not read to its end"),
+        "{report}"
+    );
+}
+
+#[test]
+fn what_follows_gzip_is_warned_of() {
+    let (done, report) = of_gzip(0, b"\0\0");
+    assert!(done.is_ok() && report.warnings.is_empty(), "{report}");
+    let (done, report) = of_gzip(0, b"\0\0hello");
+    assert!(done.is_ok() && !report.is_unsound(), "{report}");
+    assert_eq!(report.lines.parsed, 500);
+    assert!(report.warnings[0].contains("left out"), "{report}");
+}
+
+#[test]
 fn service_levels_are_replayed_by_method_and_path() {
     let rules = "
 slas_base: /v1/organizations/{tenant}
@@ -420,6 +586,72 @@ descriptors:
         ["who=acme", "who=initech", "who=k1"].map(|key| (key, 1))
     );
     assert_eq!(denied(1), [("remote_address=203.0.113.7", 1)]);
+}
+
+/// Behind a balancer, logs have the list of proxies in place of the address: the client is the one that a gateway there
+/// would take.
+#[test]
+fn a_list_of_proxies_in_place_of_the_address_is_read_as_such() {
+    let rules = "
+domain: web
+descriptors:
+  - key: remote_address
+    rate_limit: { unit: minute, requests_per_unit: 1, algorithm: fixed_window }
+";
+    let json = |list: &str| format!(r#"{{"ts":1431856801,"remote_ip":"{list}"}}"#);
+    let logs = [
+        line("203.0.113.1, 10.0.0.1", 1, "-") + &line("203.0.113.1", 1, "-"),
+        // The first was not told by a proxy that is trusted.
+        line("192.0.2.9, 203.0.113.1,10.0.0.1, 10.0.0.2", 1, "-"),
+        json("203.0.113.1, 10.0.0.1"),
+        line("2001:db8:1:2::2, 10.0.0.1", 1, "-") + &line("2001:db8:1:2::3", 1, "-"),
+    ];
+    let logs: Vec<&str> = logs.iter().map(String::as_str).collect();
+    let expected = [
+        ("remote_address=203.0.113.1", 3),
+        ("remote_address=2001:db8:1:2::/64", 1),
+    ];
+    let mut options = ReplayOptions::default();
+    options.forwarding.trusted = "10.0.0.0/8".parse().expect("a network");
+    let report = replayed(options.clone(), rules, &logs);
+    assert_eq!(most_denied(&report), expected);
+    // Descriptors of one's own take the same address.
+    options.descriptors = Descriptors::parse("remote_address", &options.fields).ok();
+    let report = replayed(options, rules, &logs[..3]);
+    assert_eq!(most_denied(&report), expected[..1]);
+    assert!(!report.to_string().contains("trusted_proxies"), "{report}");
+    // Without settings the last proxy is the client, which is said.
+    let report = replayed(ReplayOptions::default(), rules, &logs[..3]);
+    assert_eq!(most_denied(&report), [("remote_address=10.0.0.1", 1)]);
+    let note = "not among `trusted_proxies` and so counts as the client: 3.";
+    assert!(report.to_string().contains(note), "{report}");
+}
+
+fn most_denied(report: &Report) -> Vec<(&str, u64)> {
+    let keys = report.rules[0].top_denied.iter();
+    keys.map(|denied| (denied.key.as_str(), denied.denied))
+        .collect()
+}
+
+#[test]
+fn a_virtual_host_before_the_address_is_not_the_client() {
+    let log = ["192.0.2.1", "192.0.2.2", "192.0.2.1", "192.0.2.1"]
+        .map(|address| line(&format!("shop.example:443 {address}"), 1, "-"));
+    let report = replayed(ReplayOptions::default(), TWO_A_MINUTE, &[&log.concat()]);
+    assert_eq!(most_denied(&report), [("remote_address=192.0.2.1", 1)]);
+}
+
+/// As at a gateway, which answers 400.
+#[test]
+fn a_method_in_small_letters_is_refused() {
+    let log = line("192.0.2.1", 1, "get /a HTTP/1.1").repeat(4)
+        + &line("192.0.2.1", 1, "GET /a HTTP/1.1");
+    let report = replayed(ReplayOptions::default(), TWO_A_MINUTE, &[&log]);
+    let summary = &report.summary;
+    assert_eq!(
+        (summary.refused, summary.allowed, summary.denied),
+        (4, 1, 0)
+    );
 }
 
 #[test]

@@ -96,6 +96,53 @@ fn what_cannot_be_replayed_is_said() {
     assert_eq!(domain.code, Some(1));
     assert!(domain.err.contains("other"), "{}", domain.err);
     assert_eq!(replay(&[]).code, Some(2));
+    // More keys than are counted, and a flag that costs have no use for.
+    let top = replay(&["--log", "access.log", "--top", "1025"]);
+    assert_eq!(top.code, Some(2));
+    assert_contains(&top.err, "1024");
+    let sorted = replay(&["--log", "access.log", "--cost", "--sort-within", "5s"]);
+    assert_eq!(sorted.code, Some(2));
+    assert_contains(&sorted.err, "--sort-within");
+}
+
+/// The lines before a fault may be hours of reading.
+#[test]
+fn what_was_read_of_a_broken_log_is_printed_and_it_is_no_success() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", RULES);
+    write(folder.path(), "access.log", LOG);
+    let gzip = std::process::Command::new("gzip")
+        .args(["-k", "access.log"])
+        .current_dir(folder.path())
+        .status();
+    assert!(gzip.expect("there is gzip").success());
+    let packed = folder.path().join("access.log.gz");
+    let bytes = std::fs::read(&packed).expect("it was packed");
+    std::fs::write(&packed, &bytes[..bytes.len() - 4]).expect("it can be cut");
+    std::fs::write(folder.path().join("access.log.zst"), b"\x28\xb5\x2f\xfd").expect("room");
+    let args = ["replay", "--rules", "rules.yaml", "--log"];
+    let said = run(folder.path(), &[&args[..], &["access.log.gz"]].concat());
+    assert_eq!(said.code, Some(1));
+    assert_contains(&said.out, "WARNING: access.log.gz was not read to its end");
+    assert_contains(&said.out, "1 denied");
+    assert_contains(&said.err, "cannot read access.log.gz");
+    // None is read if one of them cannot be.
+    let said = run(
+        folder.path(),
+        &[&args[..], &["access.log", "access.log.zst"]].concat(),
+    );
+    assert_eq!((said.code, &*said.out), (Some(1), ""));
+    assert_contains(
+        &said.err,
+        "cannot read access.log.zst: it is zstd: `zstd -dc FILE",
+    );
+    let json = ["access.log", "--format", "json", "--json"];
+    let said = run(folder.path(), &[&args[..], &json].concat());
+    assert_eq!(said.code, Some(1), "{}", said.err);
+    assert_contains(
+        &said.err,
+        "warning: access.log has no request in its 5 lines",
+    );
 }
 
 #[test]
@@ -245,27 +292,5 @@ fn whole_seconds_are_warned_of_where_windows_are_seconds() {
             "{}",
             said.out
         );
-    }
-}
-
-#[test]
-fn logs_of_which_no_line_can_be_read_are_a_failure() {
-    let folder = tempdir().expect("a folder can be made");
-    let rules =
-        "slas: [ { id: all, pathPattern: '/**', tiers: [ { period: 10, threshold: 1 } ] } ]";
-    write(folder.path(), "slas.yaml", rules);
-    let good = "192.0.2.1 - - [31/Jan/2027:10:00:00 +0000] \"GET /a HTTP/1.1\" 200 5\n";
-    write(folder.path(), "other.log", "one\ntwo\n");
-    write(folder.path(), "some.log", &format!("one\n{good}"));
-    write(folder.path(), "empty.log", "");
-    let replay = |log: &str| {
-        run(
-            folder.path(),
-            &["replay", "--rules", "slas.yaml", "--log", log][..],
-        )
-    };
-    replay("other.log").refused("no line could be read, so nothing was replayed: say how");
-    for log in ["some.log", "empty.log"] {
-        replay(log).succeeded();
     }
 }

@@ -278,6 +278,10 @@ fn one_domain_in_two_files_needs_a_flag() {
         run(folder.path(), "rules check rules --merge-domains").code,
         Some(0)
     );
+    // One file is one, however it is spelled.
+    let twice = "rules check rules/a.yaml ./rules/a.yaml rules/../rules/a.yaml";
+    let twice = run(folder.path(), twice);
+    assert_eq!(twice.code, Some(0), "{}", twice.err);
 }
 
 #[test]

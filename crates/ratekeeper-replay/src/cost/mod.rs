@@ -66,7 +66,8 @@ impl CostReplay {
     /// the columns.
     pub fn read(&mut self, log: &Log, progress: impl FnMut(Progress)) -> Result<(), ReplayError> {
         let mut columns = None;
-        read_log(log, self.lines.read, progress, |number, line| {
+        let before = self.lines;
+        let done = read_log(log, self.lines.read, progress, |number, line| {
             match (&columns, line) {
                 (None, Line::Whole(text) | Line::TooLong(text)) => {
                     let named = Columns::named(text, &self.descriptors);
@@ -78,7 +79,12 @@ impl CostReplay {
                 (Some(columns), line) => self.line(columns, number, line),
             }
             Ok(self.lines.read)
-        })
+        });
+        let lines = (
+            self.lines.read - before.read,
+            self.lines.parsed - before.parsed,
+        );
+        self.summary.faults.take(log, lines, None, done)
     }
 
     /// The results. Calls that have not ended yet end now.

@@ -8,15 +8,31 @@ use ratekeeper_store::CounterKey;
 /// The most uses that are kept, over all counters.
 const USES_MAX: usize = 1 << 22;
 
+/// No sweep happens below this many counters.
+const SWEEP_MIN: usize = 1 << 12;
+
 /// The uses of the counters of all budgets within their last window, and the most that any window had.
+///
+/// Counters whose window has passed are dropped from time to time.
 #[derive(Debug, Default)]
 pub(crate) struct Peaks {
-    /// By counter: the uses in its window, oldest first, and their sum.
-    counters: HashMap<CounterKey, (VecDeque<(Timestamp, u64)>, u64)>,
+    counters: HashMap<CounterKey, InWindow>,
+    /// The uses of all counters.
     uses: usize,
+    /// Counters after the last sweep; the next sweep is due at twice as many.
+    swept: usize,
     /// By rule.
     most: Vec<u64>,
     has_ended: bool,
+}
+
+/// The uses of a counter in its window.
+#[derive(Debug)]
+struct InWindow {
+    limit: Limit,
+    /// Oldest first.
+    uses: VecDeque<(Timestamp, u64)>,
+    sum: u64,
 }
 
 impl Peaks {
@@ -39,25 +55,55 @@ impl Peaks {
         if hits == 0 || limit.is_calendar() || self.has_ended {
             return;
         }
-        let (uses, sum) = self.counters.entry(key).or_default();
-        let begins = begin(limit, now);
-        while let Some((at, gone)) = uses.front().copied().filter(|(at, _)| *at < begins) {
-            debug_assert!(at < now);
-            uses.pop_front();
-            self.uses -= 1;
-            *sum -= gone;
-        }
-        uses.push_back((now, hits));
+        let counter = self.counters.entry(key).or_insert_with(|| InWindow {
+            limit: *limit,
+            uses: VecDeque::new(),
+            sum: 0,
+        });
+        self.uses -= counter.forget(now);
         self.uses += 1;
-        *sum = sum.saturating_add(hits);
-        self.most[rule] = self.most[rule].max(*sum);
-        // What was counted up to here would look like the most of the whole trace.
-        self.has_ended = self.uses >= USES_MAX;
+        counter.uses.push_back((now, hits));
+        counter.sum = counter.sum.saturating_add(hits);
+        self.most[rule] = self.most[rule].max(counter.sum);
+        let is_full = self.uses >= USES_MAX;
+        if is_full || self.counters.len() >= 2 * self.swept.max(SWEEP_MIN) {
+            self.sweep(now);
+        }
+        // What was counted up to here would look like the most of the whole trace. Half, because otherwise the next few
+        // uses would be cause for another sweep.
+        if is_full && self.uses > USES_MAX / 2 {
+            self.has_ended = true;
+            self.counters = HashMap::new();
+        }
+    }
+
+    /// Drops what is no longer in a window.
+    fn sweep(&mut self, now: Timestamp) {
+        let uses = &mut self.uses;
+        self.counters.retain(|_, counter| {
+            *uses -= counter.forget(now);
+            !counter.uses.is_empty()
+        });
+        self.swept = self.counters.len();
     }
 
     /// The most that a window of `rule` had; None if that is not known.
     pub(crate) fn most(&self, rule: usize, limit: &Limit) -> Option<u64> {
         (!limit.is_calendar() && !self.has_ended).then(|| self.most[rule])
+    }
+}
+
+impl InWindow {
+    /// Drops the uses that the window of `now` has not, and returns their number.
+    fn forget(&mut self, now: Timestamp) -> usize {
+        let begins = begin(&self.limit, now);
+        let before = self.uses.len();
+        while let Some((at, gone)) = self.uses.front().copied().filter(|(at, _)| *at < begins) {
+            debug_assert!(at < now);
+            self.uses.pop_front();
+            self.sum -= gone;
+        }
+        before - self.uses.len()
     }
 }
 
@@ -71,4 +117,53 @@ fn begin(limit: &Limit, now: Timestamp) -> Timestamp {
         (now + 1).saturating_sub(window)
     };
     Timestamp::EPOCH.after(Micros::new(begins))
+}
+
+#[cfg(test)]
+mod tests {
+    use ratekeeper_core::{Algorithm, LimitSpec};
+
+    use super::*;
+
+    fn limit() -> Limit {
+        let spec = LimitSpec::new(Algorithm::SlidingWindow, 100, Micros::from_secs(60));
+        Limit::try_new(spec).expect("a hundred in a minute is a valid limit")
+    }
+
+    fn key(number: u64) -> CounterKey {
+        CounterKey {
+            subject: number,
+            identity: number,
+        }
+    }
+
+    /// A budget of each user is kept while the user's window lasts, however many come one after the other.
+    #[test]
+    fn counters_go_with_their_windows() {
+        let (mut peaks, limit) = (Peaks::new(1), limit());
+        let users = 20 * SWEEP_MIN as u64;
+        for user in 0..users {
+            peaks.add(0, (key(user), &limit), 3, Timestamp::from_secs(user));
+        }
+        assert!(
+            peaks.counters.len() <= 2 * SWEEP_MIN + 60,
+            "{}",
+            peaks.counters.len()
+        );
+        assert!(peaks.uses <= peaks.counters.len(), "{}", peaks.uses);
+        // What is swept is what no window has any more.
+        let last = Timestamp::from_secs(users - 1);
+        peaks.add(0, (key(users - 1), &limit), 4, last);
+        assert_eq!(peaks.most(0, &limit), Some(7));
+    }
+
+    #[test]
+    fn too_many_uses_within_a_window_end_it_and_free_the_memory() {
+        let (mut peaks, limit) = (Peaks::new(1), limit());
+        for _ in 0..USES_MAX {
+            peaks.add(0, (key(1), &limit), 1, Timestamp::from_secs(100));
+        }
+        assert_eq!(peaks.most(0, &limit), None);
+        assert_eq!(peaks.counters.capacity(), 0);
+    }
 }

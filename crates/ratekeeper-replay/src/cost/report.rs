@@ -3,6 +3,7 @@
 use ratekeeper_core::Timestamp;
 use serde::Serialize;
 
+use crate::read::LogFaults;
 use crate::record::BadLine;
 use crate::report::{DeniedKey, LineCounts, RuleReport, percent};
 
@@ -92,6 +93,8 @@ pub(crate) struct CostSummary {
     pub(crate) span: Option<(Timestamp, Timestamp)>,
     /// Lines that came before the line above them; they take its time.
     pub(crate) late: u64,
+    /// Traces that were not read as they should be.
+    pub(crate) faults: LogFaults,
     /// The first few malformed lines.
     pub(crate) bad_lines: Vec<BadLine>,
     /// By budget: the keys denied most, and their denials by each way.
@@ -101,6 +104,13 @@ pub(crate) struct CostSummary {
 }
 
 impl CostReport {
+    /// True if the figures do not speak of the trace: most lines came late, it has lines and no call, or it was not read to
+    /// its end.
+    #[must_use]
+    pub fn is_unsound(&self) -> bool {
+        self.summary.late > self.lines.parsed / 2 || self.summary.faults.is_unread
+    }
+
     /// The first few malformed lines.
     #[must_use]
     pub fn bad_lines(&self) -> &[BadLine] {
@@ -125,7 +135,7 @@ impl CostSummary {
                 self.late
             )
         });
-        late.into_iter().collect()
+        self.faults.warnings.iter().cloned().chain(late).collect()
     }
 }
 

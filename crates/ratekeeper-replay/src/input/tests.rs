@@ -15,7 +15,15 @@ impl Read for Trickle {
     }
 }
 
-fn lines_of(bytes: &[u8], at_once: usize) -> io::Result<Vec<(Vec<u8>, bool)>> {
+fn lines_of(bytes: &[u8], at_once: usize) -> io::Result<Shown> {
+    all_lines(bytes, at_once).map(|(lines, _)| lines)
+}
+
+/// Lines, each with true if it is whole.
+type Shown = Vec<(Vec<u8>, bool)>;
+
+/// All lines, and true if something followed that is no gzip.
+fn all_lines(bytes: &[u8], at_once: usize) -> io::Result<(Shown, bool)> {
     let mut lines = Lines::new(Trickle(Cursor::new(bytes.to_vec()), at_once))?;
     let mut all = Vec::new();
     while let Some(line) = lines.next()? {
@@ -24,8 +32,11 @@ fn lines_of(bytes: &[u8], at_once: usize) -> io::Result<Vec<(Vec<u8>, bool)>> {
             Line::TooLong(line) => (line.to_vec(), false),
         });
     }
-    assert_eq!(lines.bytes_read(), bytes.len() as u64);
-    Ok(all)
+    let has_garbage = lines.has_garbage();
+    if !has_garbage {
+        assert_eq!(lines.bytes_read(), bytes.len() as u64);
+    }
+    Ok((all, has_garbage))
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -34,7 +45,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().expect("memory takes every write")
 }
 
-fn whole(lines: &[&str]) -> Vec<(Vec<u8>, bool)> {
+fn whole(lines: &[&str]) -> Shown {
     lines
         .iter()
         .map(|line| (line.as_bytes().to_vec(), true))
@@ -65,6 +76,51 @@ fn gzip_of_one_or_several_members() {
             lines_of(&members, at_once).expect("good gzip"),
             whole(&["a", "bc", "d"])
         );
+    }
+}
+
+/// As `zcat` does: tools pad archives with zeros, and a log may be followed by anything.
+#[test]
+fn what_follows_gzip_is_left_out() {
+    let member = gzip(b"a\nb\n");
+    let padded = [&member[..], &[0; 512], &member, &[0; 700]].concat();
+    for at_once in [1, 7, 1 << 20] {
+        let (lines, has_garbage) = all_lines(&padded, at_once).expect("good gzip");
+        assert_eq!(lines, whole(&["a", "b", "a", "b"]));
+        assert!(!has_garbage);
+        for garbage in [&b"hello"[..], b"\x1fhello", b"\0\0hello\0"] {
+            let log = [&padded[..], garbage].concat();
+            let (lines, has_garbage) = all_lines(&log, at_once.max(2)).expect("good gzip");
+            assert_eq!(lines, whole(&["a", "b", "a", "b"]));
+            assert!(has_garbage);
+        }
+    }
+}
+
+#[test]
+fn a_byte_order_mark_is_part_of_no_line() {
+    let marked = b"\xef\xbb\xbfa\nb\n\xef\xbb\xbfc\n";
+    for log in [marked.to_vec(), gzip(marked)] {
+        assert_eq!(lines_of(&log, 3).expect("memory"), whole(&["a", "b", "c"]));
+    }
+}
+
+#[test]
+fn other_compression_is_told_by_its_first_bytes() {
+    for (first, name) in [
+        (&b"\xfd7zXZ\0\0\x04"[..], "xz"),
+        (b"BZh91AY&SY12", "bzip2"),
+        (b"\x28\xb5\x2f\xfd\x04", "zstd"),
+        (b"\x04\x22\x4d\x18", "lz4"),
+        (b"PK\x03\x04\x14", "zip"),
+        (b"\x1f\x9d\x90", "compress"),
+    ] {
+        let error = lines_of(first, 1).expect_err(name).to_string();
+        assert!(error.starts_with(&format!("it is {name}: ")), "{error}");
+        assert!(error.contains("| ratekeeper replay"), "{error}");
+    }
+    for log in ["BZh is a name", "PK", "P"] {
+        assert_eq!(lines_of(log.as_bytes(), 1).expect(log), whole(&[log]));
     }
 }
 

@@ -5,10 +5,13 @@
 //! address   user    time                          request          status bytes
 //! ```
 //! Servers differ in what they escape, and clients send arbitrary bytes, so the line is parsed from
-//! fixed points: the address is the first word, the time is the first valid one in brackets, and
-//! the request ends at the quote before the status.
+//! fixed points: the address is the first word (behind a virtual host the second, and a list has several), the time is the last valid one in brackets before the
+//! first quote, and the request ends at the quote before the status.
 
-use memchr::{memchr, memchr_iter, memchr2};
+use std::net::IpAddr;
+
+use memchr::{memchr, memchr_iter, memchr2, memrchr_iter};
+use ratekeeper_core::Timestamp;
 
 use super::request;
 use super::text::{lossy, present, unescaped, without_port};
@@ -20,13 +23,18 @@ pub(super) fn parse<'a>(
     time: &mut TimeReader,
 ) -> Result<Record<'a>, MalformedLine> {
     let line = line.trim_ascii_start();
-    let end = memchr(b' ', line).ok_or(MalformedLine::NoTime)?;
-    let (address, rest) = (without_port(&line[..end]), &line[end + 1..]);
+    let end = end_of_address(line).ok_or(MalformedLine::NoTime)?;
+    let (first, rest) = (&line[..end], &line[end + 1..]);
+    let (virtual_host, address, rest) = match address_behind_host(first, rest) {
+        Some((address, rest)) => (Some(first), address, rest),
+        None => (None, without_port(first), rest),
+    };
     if matches!(address, b"" | b"-") || address.starts_with(b"[") {
         return Err(MalformedLine::NoAddress);
     }
     let (before, at, rest) = find_time(rest, time)?;
     let mut record = Record::new(at, lossy(address));
+    record.host = virtual_host.map(|host| lossy(without_port(host)));
     record.user = user(before);
 
     let Some(rest) = rest.trim_ascii_start().strip_prefix(b"\"") else {
@@ -46,14 +54,39 @@ pub(super) fn parse<'a>(
     Ok(record)
 }
 
-/// Splits at the time: the text before it, the time, and the text after its bracket. A user name
-/// may contain brackets too, so the first that holds a valid time counts.
+/// The end of the first word; of the last word of a list with spaces behind its commas, as `X-Forwarded-For` has.
+fn end_of_address(line: &[u8]) -> Option<usize> {
+    let is_end = |space: &usize| !line[..*space].ends_with(b",");
+    memchr_iter(b' ', line).find(is_end)
+}
+
+/// The address behind the name of a virtual host, which stands first in `vhost_combined`, and the text behind it. The word
+/// there is `-` in other logs.
+fn address_behind_host<'a>(first: &[u8], rest: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+    if rest.starts_with(b"- ") {
+        return None;
+    }
+    let end = memchr(b' ', rest)?;
+    let is_address =
+        |word: &[u8]| std::str::from_utf8(word).is_ok_and(|word| word.parse::<IpAddr>().is_ok());
+    let is_host =
+        is_address(&rest[..end]) && !first.contains(&b',') && !is_address(without_port(first));
+    is_host.then(|| (&rest[..end], &rest[end + 1..]))
+}
+
+/// Splits at the time: the text before it, the time, and the text after its bracket.
+///
+/// The client chooses the name of the user, which may hold brackets and whole times, but servers escape the quotes in it.
+/// So the last time before the first quote counts, and the first of all only where no quote follows one.
 fn find_time<'a>(
     rest: &'a [u8],
     time: &mut TimeReader,
-) -> Result<(&'a [u8], ratekeeper_core::Timestamp, &'a [u8]), MalformedLine> {
+) -> Result<(&'a [u8], Timestamp, &'a [u8]), MalformedLine> {
+    let quote = quotes(rest).next().unwrap_or(0);
+    let before = memrchr_iter(b'[', &rest[..quote]).take(BRACKETS_MAX);
+    let any = memchr_iter(b'[', rest).take(BRACKETS_MAX);
     let mut found = MalformedLine::NoTime;
-    for open in memchr_iter(b'[', rest).take(BRACKETS_MAX) {
+    for open in before.chain(any) {
         let inside = &rest[open + 1..];
         let near = inside.get(..TimeReader::LONGEST).unwrap_or(inside);
         let Some(close) = memchr(b']', near) else {

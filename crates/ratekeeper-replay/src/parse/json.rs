@@ -30,6 +30,9 @@ pub(super) fn parse<'a>(
     rest.eat(b'{')
         .and_then(|()| found.object(&mut rest, &[], 0))
         .ok_or(MalformedLine::NotJson)?;
+    if !rest.rest.trim_ascii_start().is_empty() {
+        return Err(MalformedLine::NotJson);
+    }
 
     let address = found
         .bytes(Target::Field(LogField::RemoteAddress))
@@ -190,23 +193,26 @@ impl<'a> Found<'a, '_> {
             }
             b'[' if !uses.is_empty() => {
                 let (first, list) = (rest.first_of_list(), rest.skip());
-                first.into_iter().for_each(|raw| self.keep(uses, raw));
+                first.into_iter().for_each(|scalar| self.keep(uses, scalar));
                 list
             }
             b'{' | b'[' => rest.skip(),
             _ => {
-                let raw = rest.scalar()?;
-                self.keep(uses, raw);
+                let scalar = rest.scalar()?;
+                self.keep(uses, scalar);
                 Some(())
             }
         }
     }
 
-    fn keep(&mut self, uses: &[(Target, u8)], raw: &'a [u8]) {
-        if matches!(raw, b"" | b"-" | b"null") {
-            return;
-        }
+    fn keep(&mut self, uses: &[(Target, u8)], scalar: Scalar<'a>) {
+        let raw = match scalar {
+            Scalar::Text(b"" | b"-") | Scalar::Word(b"-" | b"null") => return,
+            Scalar::Text(raw) | Scalar::Word(raw) => raw,
+        };
         for &(target, rank) in uses {
+            let yields = target == Target::Time && !is_moment(raw);
+            let rank = if yields { rank | YIELDING } else { rank };
             if let Some(kept) = self.values.get_mut(slot(target))
                 && kept.is_none_or(|(best, _)| rank < best)
             {
@@ -214,6 +220,24 @@ impl<'a> Found<'a, '_> {
             }
         }
     }
+}
+
+/// The mark of a time that yields to one under any other name.
+const YIELDING: u8 = 1 << 7;
+
+/// False for text that is too short for a moment since 1973, and for small numbers with a fraction: some logs tell under
+/// `time` how long a request took.
+fn is_moment(raw: &[u8]) -> bool {
+    raw.get(..9).is_some_and(|first| !first.contains(&b'.'))
+}
+
+/// A value that is neither a list nor an object.
+#[derive(Clone, Copy)]
+enum Scalar<'a> {
+    /// Between quotes, still escaped.
+    Text(&'a [u8]),
+    /// A number or a word.
+    Word(&'a [u8]),
 }
 
 /// The rest of the line.
@@ -252,19 +276,19 @@ impl<'a> Scanner<'a> {
     }
 
     /// A string, or a number or word up to its delimiter.
-    fn scalar(&mut self) -> Option<&'a [u8]> {
+    fn scalar(&mut self) -> Option<Scalar<'a>> {
         if self.peek()? == b'"' {
-            return self.string();
+            return self.string().map(Scalar::Text);
         }
         let ends = |byte: &u8| matches!(byte, b',' | b'}' | b']') || byte.is_ascii_whitespace();
         let end = self.rest.iter().position(ends)?;
         let (word, rest) = self.rest.split_at(end);
         self.rest = rest;
-        (!word.is_empty()).then_some(word)
+        (!word.is_empty()).then_some(Scalar::Word(word))
     }
 
     /// The first value of the next list, if it is a scalar; consumes nothing.
-    fn first_of_list(mut self) -> Option<&'a [u8]> {
+    fn first_of_list(mut self) -> Option<Scalar<'a>> {
         self.eat(b'[')?;
         self.spaces();
         match self.peek()? {

@@ -130,6 +130,27 @@ fn users_may_hold_spaces_and_brackets() {
     assert_eq!(record(line).get(LogField::User), Some("a [b] c"));
 }
 
+/// A client chooses the user name: a time in it is none, and brackets in it do not hide the time.
+#[test]
+fn a_time_in_the_name_of_the_user_is_not_the_time_of_the_line() {
+    for user in [
+        "x [31/Dec/2254:00:00:00 +0000]",
+        r"[31/Dec/2254:00:00:00 +0000] \x22",
+        r#"[31/Dec/2254:00:00:00 +0000] \""#,
+        "[1] [2] [3] [4] [5] [6] [7] [8] [9]",
+    ] {
+        let line = format!(
+            r#"192.0.2.7 - {user} [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" 200 5 "-" "[01/Jan/2016:00:00:00 +0000] ""#
+        );
+        let record = record(&line);
+        assert_eq!(record.time.as_micros(), MAY_17, "{line}");
+        assert_eq!(record.get(LogField::Path), Some("/a"), "{line}");
+    }
+    let line = r#"192.0.2.7 - x [31/Dec/2254:00:00:00 +0000] [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 5"#;
+    let user = record(line).user.map(|user| user.into_owned());
+    assert_eq!(user.as_deref(), Some("x [31/Dec/2254:00:00:00 +0000]"));
+}
+
 #[test]
 fn other_times_in_the_brackets() {
     for time in ["2015-05-17T10:05:03+00:00", "1431857103.000", "1431857103"] {
@@ -210,6 +231,73 @@ fn mapped_fields() {
     assert_eq!(record.time.as_micros(), MAY_17);
     assert_eq!(record.get(LogField::Extra(0)), Some("k1"));
     assert_eq!(record.get(LogField::Extra(1)), None);
+}
+
+#[test]
+fn a_list_of_proxies_and_a_virtual_host_before_the_address() {
+    let rest = r#"- frank [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" 200 5"#;
+    for (first, address, host) in [
+        ("203.0.113.1, 10.0.0.1", "203.0.113.1, 10.0.0.1", None),
+        ("203.0.113.1,10.0.0.1", "203.0.113.1,10.0.0.1", None),
+        (
+            "shop.example:443 203.0.113.1",
+            "203.0.113.1",
+            Some("shop.example"),
+        ),
+        (
+            "shop.example 2001:db8::7",
+            "2001:db8::7",
+            Some("shop.example"),
+        ),
+        ("shop.example", "shop.example", None),
+        ("203.0.113.1 192.0.2.1", "203.0.113.1", None),
+    ] {
+        let line = format!("{first} {rest}");
+        let record = record(&line);
+        assert_eq!(record.remote_address, address);
+        assert_eq!(record.get(LogField::Host), host, "{first}");
+        let user = record.get(LogField::User).expect("one");
+        assert!(
+            user.ends_with("frank") && !user.starts_with("203"),
+            "{user}"
+        );
+    }
+}
+
+/// Two writers, or a lost line end.
+#[test]
+fn an_object_that_something_follows_is_no_line() {
+    let one = r#"{"ts":1431857103,"remote_ip":"192.0.2.7"}"#;
+    for more in [one, "garbage", "}", ","] {
+        let line = format!("{one}{more}");
+        assert_eq!(malformed(line.as_bytes()), MalformedLine::NotJson, "{more}");
+    }
+    assert_eq!(record(&format!(" {one} \t")).time.as_micros(), MAY_17);
+}
+
+#[test]
+fn the_text_null_is_a_value_and_null_is_none() {
+    let line = r#"{"ts":1431857103,"remote_ip":"192.0.2.7","user":"null","user_agent":null,"request":["null"]}"#;
+    let record = record(line);
+    assert_eq!(record.get(LogField::User), Some("null"));
+    assert_eq!(record.get(LogField::UserAgent), None);
+}
+
+/// Some logs tell under `time` how long a request took.
+#[test]
+fn a_duration_is_no_time_where_another_name_has_one() {
+    for duration in ["0.003", "\"12.345678901\"", "17"] {
+        for line in [
+            format!(
+                r#"{{"time":{duration},"remote_ip":"192.0.2.7","timestamp":"2015-05-17T10:05:03Z"}}"#
+            ),
+            format!(r#"{{"timestamp":1431857103.0,"time":{duration},"remote_ip":"192.0.2.7"}}"#),
+        ] {
+            assert_eq!(record(&line).time.as_micros(), MAY_17, "{line}");
+        }
+    }
+    let only = record(r#"{"time":17,"remote_ip":"192.0.2.7"}"#).time;
+    assert_eq!(only.as_micros(), 17_000_000);
 }
 
 #[test]

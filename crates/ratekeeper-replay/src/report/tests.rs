@@ -1,4 +1,5 @@
 use super::*;
+use crate::read::LogFaults;
 use crate::record::MalformedLine;
 
 fn report() -> Report {
@@ -66,6 +67,7 @@ fn report() -> Report {
             late: 0,
             late_by_max: Micros::ZERO,
             has_fractions: true,
+            faults: LogFaults::default(),
             uncounted: 0,
             bad_lines: vec![BadLine::new(7, MalformedLine::NoTime, b"hello \x1b[2J")],
             notes: vec!["something to know.".into()],
