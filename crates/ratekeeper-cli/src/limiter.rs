@@ -63,7 +63,10 @@ pub(crate) async fn served(
         }
     };
     if settings.redis.is_some() && settings.state.is_some() {
-        warn!("--state and --data-dir save no counters: they are in Redis");
+        warn!(
+            "--state and --data-dir save no counters: they are in Redis, and those with `consistency: local` in memory, \
+             where they start afresh"
+        );
     }
     let names = settings.stores.iter().map(|it| it.name.clone());
     // Rules with `consistency: local` count in memory, whatever store the others share.

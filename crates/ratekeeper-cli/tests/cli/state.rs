@@ -4,6 +4,7 @@ use crate::support::{self, Ratekeeper, http, write};
 use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::ratekeeper::Setup;
+use ratekeeper_testkit::redis::Server;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -143,6 +144,16 @@ fn a_file_of_a_later_version_is_refused_and_left_as_it_is() {
     let knows = "--state data/counters.state: the state file is of format 200, and this version of Ratekeeper knows format 3: a later version wrote it; run that one, or move it away";
     assert_contains(&said, knows);
     assert_eq!(fs::read(&path).expect("it is there"), later);
+}
+
+/// Counters of `consistency: local` are in this process, beside those in Redis.
+#[test]
+fn with_redis_it_is_said_which_counters_start_afresh() {
+    let (server, folder) = (Server::start(), folder());
+    let store = format!("--store redis://127.0.0.1:{}", server.port());
+    let service = setup(folder.path()).args(store.as_str()).start();
+    let said = service.wait_for_log("save no counters");
+    assert_contains(&said, "consistency: local");
 }
 
 #[cfg(unix)]
