@@ -4,4 +4,5 @@
 
 mod compose;
 mod container;
+mod unit;
 mod yaml;
