@@ -17,7 +17,7 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_ratekeeper");
 /// The settings of listeners.
 const LISTENERS: [&str; 4] = ["http", "grpc", "admin", "metrics"];
 
-/// What a container is started with.
+/// The arguments, variables and files of a container.
 pub(crate) struct Container {
     pub(crate) args: Vec<String>,
     pub(crate) variables: Vec<(String, String)>,
