@@ -4,5 +4,6 @@
 
 mod compose;
 mod container;
+mod kubernetes;
 mod unit;
 mod yaml;

@@ -19,6 +19,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if or .Values.redis.url .Values.redis.existingSecret }}true{{ end -}}
 {{- end -}}
 
+{{- /* Whether the key of tenants comes from elsewhere than from `postgresql`. */ -}}
+{{- define "ratekeeper.hasOwnTenantKey" -}}
+{{- if hasKey (default dict .Values.settings) "tenant_key" }}true{{ end -}}
+{{- range .Values.extraEnv }}{{ if eq .name "RATEKEEPER_TENANT_KEY" }}true{{ end }}{{ end -}}
+{{- end -}}
+
 {{- /* What no installation should be: nodes that each allow the whole limit. */ -}}
 {{- define "ratekeeper.validate" -}}
 {{- $several := or .Values.autoscaling.enabled (gt (int .Values.replicas) 1) -}}
@@ -27,6 +33,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- if and .Values.redis.url .Values.redis.existingSecret -}}
 {{- fail "set redis.url or redis.existingSecret, not both" -}}
+{{- end -}}
+{{- $hasKey := or .Values.postgresql.tenantKeySecretKey (include "ratekeeper.hasOwnTenantKey" .) -}}
+{{- if and .Values.postgresql.existingSecret (not $hasKey) -}}
+{{- fail "nodes with a database have to share the key of tenants: set postgresql.tenantKeySecretKey to where a secret holds what `openssl rand -hex 16` prints" -}}
 {{- end -}}
 {{- if and (not .Values.rules) (not .Values.existingRulesConfigMap) -}}
 {{- fail "there are no rules: set rules or existingRulesConfigMap" -}}
