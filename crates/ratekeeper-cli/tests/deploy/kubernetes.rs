@@ -24,6 +24,38 @@ fn find<'a>(documents: &'a [Value], kind: &str, name: Option<&str>) -> &'a Value
     found.unwrap_or_else(|| panic!("no {kind} {name:?}"))
 }
 
+/// The label `job` that the Prometheus operator gives to what a ServiceMonitor finds: that of the Service that it names, or
+/// the Service's name.
+fn job(documents: &[Value]) -> &str {
+    let monitor = &find(documents, "ServiceMonitor", None)["spec"];
+    let wanted = monitor["selector"]["matchLabels"].as_object();
+    let wanted = wanted.expect("it selects by labels");
+    let is_selected = |it: &&Value| {
+        let labels = &it["metadata"]["labels"];
+        it["kind"] == "Service" && wanted.iter().all(|(name, value)| labels[name] == *value)
+    };
+    let service = documents
+        .iter()
+        .find(is_selected)
+        .expect("it finds a Service");
+    let label = monitor["jobLabel"].as_str();
+    let named = label.and_then(|label| service["metadata"]["labels"][label].as_str());
+    named.unwrap_or_else(|| text(&service["metadata"]["name"]))
+}
+
+#[test]
+fn the_alerts_look_for_the_job_of_the_service_monitor() {
+    let documents = read("deploy/kubernetes/ratekeeper-scaled.yaml");
+    let wanted = format!("up{{job=\"{}\"}}", job(&documents));
+    let alerts = &read("deploy/prometheus/alerts.yml").remove(0)["groups"][0]["rules"];
+    let expressions = list(alerts).iter().map(|alert| text(&alert["expr"]));
+    let of_jobs: Vec<&str> = expressions.filter(|it| it.contains("job=")).collect();
+    assert_eq!(of_jobs.len(), 2, "{of_jobs:?}");
+    for expression in of_jobs {
+        assert!(expression.contains(&wanted), "{expression} has no {wanted}");
+    }
+}
+
 /// The value of a variable in a pod.
 fn value(variable: &Value, secrets: &Secrets<'_>) -> String {
     if let Some(value) = variable["value"].as_str() {
