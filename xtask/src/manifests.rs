@@ -54,7 +54,35 @@ const REFUSED: [(&[&str], &str); 4] = [
 ];
 
 /// Values, and what the chart has to make of them: texts that are in it, and texts that are not.
-const MADE: [(&[&str], &[&str], &[&str]); 1] = [
+const MADE: [(&[&str], &[&str], &[&str]); 4] = [
+    (
+        &["redis.url=redis+sentinel://user:p@a\\,b:6390/main"],
+        &[
+            "{ port: 26379, protocol: TCP }",
+            "{ port: 6390, protocol: TCP }",
+        ],
+        &[],
+    ),
+    (
+        &[
+            "redis.url=rediss://:p@redis/0",
+            "networkPolicy.egressPorts={5432}",
+        ],
+        &[
+            "{ port: 6379, protocol: TCP }",
+            "{ port: 5432, protocol: TCP }",
+        ],
+        &["port: 26379"],
+    ),
+    (
+        &[
+            "redis.existingSecret=a",
+            "networkPolicy.egressPorts[0].port=8125",
+            "networkPolicy.egressPorts[0].protocol=UDP",
+        ],
+        &["{ port: 8125, protocol: UDP }"],
+        &[],
+    ),
     (
         &[
             "redis.existingSecret=a",

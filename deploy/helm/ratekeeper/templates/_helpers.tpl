@@ -25,6 +25,30 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- range .Values.extraEnv }}{{ if eq .name "RATEKEEPER_TENANT_KEY" }}true{{ end }}{{ end -}}
 {{- end -}}
 
+{{- /* The ports to which nodes connect, each as PORT/PROTOCOL: the values', and those that `redis.url` names. */ -}}
+{{- define "ratekeeper.egressPorts" -}}
+{{- $ports := list -}}
+{{- range .Values.networkPolicy.egressPorts -}}
+{{- if kindIs "map" . -}}
+{{- $ports = append $ports (printf "%d/%s" (int .port) (default "TCP" .protocol)) -}}
+{{- else -}}
+{{- $ports = append $ports (printf "%d/TCP" (int .)) -}}
+{{- end -}}
+{{- end -}}
+{{- if contains "://" .Values.redis.url -}}
+{{- $scheme := index (splitList "://" .Values.redis.url) 0 -}}
+{{- $place := index (splitList "://" .Values.redis.url) 1 -}}
+{{- $hosts := regexReplaceAll "[/?].*$" $place "" | splitList "@" | last -}}
+{{- if not (contains "unix" $scheme) -}}
+{{- range splitList "," $hosts -}}
+{{- $port := regexFind ":[0-9]+$" . | trimPrefix ":" -}}
+{{- $ports = append $ports (printf "%s/TCP" (default (ternary "26379" "6379" (contains "sentinel" $scheme)) $port)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- uniq $ports | join " " -}}
+{{- end -}}
+
 {{- /* What no installation should be: nodes that each allow the whole limit. */ -}}
 {{- define "ratekeeper.validate" -}}
 {{- $several := or .Values.autoscaling.enabled (gt (int .Values.replicas) 1) -}}
