@@ -36,7 +36,7 @@ const RENDERED: [(&str, &[&str]); 3] = [
 ];
 
 /// Values that the chart has to refuse, and a part of what it says of them.
-const REFUSED: [(&[&str], &str); 4] = [
+const REFUSED: [(&[&str], &str); 5] = [
     (&[], "several nodes share no limits without Redis"),
     (
         &["redis.existingSecret=a", "redis.url=redis://a:6379"],
@@ -51,10 +51,14 @@ const REFUSED: [(&[&str], &str); 4] = [
         ],
         "share the key of tenants",
     ),
+    (
+        &["redis.existingSecret=a", "service.grpc=9000"],
+        "a headless Service maps no ports",
+    ),
 ];
 
 /// Values, and what the chart has to make of them: texts that are in it, and texts that are not.
-const MADE: [(&[&str], &[&str], &[&str]); 4] = [
+const MADE: [(&[&str], &[&str], &[&str]); 5] = [
     (
         &["redis.url=redis+sentinel://user:p@a\\,b:6390/main"],
         &[
@@ -81,6 +85,18 @@ const MADE: [(&[&str], &[&str], &[&str]); 4] = [
             "networkPolicy.egressPorts[0].protocol=UDP",
         ],
         &["{ port: 8125, protocol: UDP }"],
+        &[],
+    ),
+    (
+        &[
+            "redis.existingSecret=a",
+            "service.type=LoadBalancer",
+            "service.grpc=9000",
+        ],
+        &[
+            "type: LoadBalancer\n  selector:",
+            "port: 9000, targetPort: grpc",
+        ],
         &[],
     ),
     (

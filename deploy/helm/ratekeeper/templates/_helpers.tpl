@@ -25,6 +25,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- range .Values.extraEnv }}{{ if eq .name "RATEKEEPER_TENANT_KEY" }}true{{ end }}{{ end -}}
 {{- end -}}
 
+{{- /* The Service has no address of its own: clients find each node. */ -}}
+{{- define "ratekeeper.isHeadless" -}}
+{{- if and (eq .Values.service.type "ClusterIP") (eq (toString .Values.service.clusterIP) "None") }}true{{ end -}}
+{{- end -}}
+
 {{- /* The ports to which nodes connect, each as PORT/PROTOCOL: the values', and those that `redis.url` names. */ -}}
 {{- define "ratekeeper.egressPorts" -}}
 {{- $ports := list -}}
@@ -61,6 +66,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $hasKey := or .Values.postgresql.tenantKeySecretKey (include "ratekeeper.hasOwnTenantKey" .) -}}
 {{- if and .Values.postgresql.existingSecret (not $hasKey) -}}
 {{- fail "nodes with a database have to share the key of tenants: set postgresql.tenantKeySecretKey to where a secret holds what `openssl rand -hex 16` prints" -}}
+{{- end -}}
+{{- $ownPorts := and (eq (int .Values.service.grpc) 8081) (eq (int .Values.service.http) 8080) -}}
+{{- if and (include "ratekeeper.isHeadless" .) (not $ownPorts) -}}
+{{- fail "a headless Service maps no ports, and nodes listen on 8081 and 8080: leave service.grpc and service.http, or set service.clusterIP to \"\"" -}}
 {{- end -}}
 {{- if and (not .Values.rules) (not .Values.existingRulesConfigMap) -}}
 {{- fail "there are no rules: set rules or existingRulesConfigMap" -}}
