@@ -165,6 +165,8 @@ fn assemble(tree: &Path, layout: &Path, arch: Arch) -> Result<()> {
         ["--config.entrypoint", "/bin/ratekeeper"],
         ["--config.exposedports", "8080/tcp"],
         ["--config.exposedports", "8081/tcp"],
+        // Fargate's volumes belong to root where the image does not name the place as one.
+        ["--config.volume", "/var/lib/ratekeeper"],
         ["--architecture", arch.name()],
         ["--os", "linux"],
         ["--created", &created],

@@ -36,13 +36,79 @@ const RENDERED: [(&str, &[&str]); 3] = [
 ];
 
 /// Values that the chart has to refuse, and a part of what it says of them.
-const REFUSED: [(&[&str], &str); 3] = [
+const REFUSED: [(&[&str], &str); 5] = [
     (&[], "several nodes share no limits without Redis"),
     (
         &["redis.existingSecret=a", "redis.url=redis://a:6379"],
         "not both",
     ),
     (&["replicas=1", "rules=null"], "there are no rules"),
+    (
+        &[
+            "redis.existingSecret=a",
+            "postgresql.existingSecret=b",
+            "postgresql.tenantKeySecretKey=",
+        ],
+        "share the key of tenants",
+    ),
+    (
+        &["redis.existingSecret=a", "service.grpc=9000"],
+        "a headless Service maps no ports",
+    ),
+];
+
+/// Values, and what the chart has to make of them: texts that are in it, and texts that are not.
+const MADE: [(&[&str], &[&str], &[&str]); 5] = [
+    (
+        &["redis.url=redis+sentinel://user:p@a\\,b:6390/main"],
+        &[
+            "{ port: 26379, protocol: TCP }",
+            "{ port: 6390, protocol: TCP }",
+        ],
+        &[],
+    ),
+    (
+        &[
+            "redis.url=rediss://:p@redis/0",
+            "networkPolicy.egressPorts={5432}",
+        ],
+        &[
+            "{ port: 6379, protocol: TCP }",
+            "{ port: 5432, protocol: TCP }",
+        ],
+        &["port: 26379"],
+    ),
+    (
+        &[
+            "redis.existingSecret=a",
+            "networkPolicy.egressPorts[0].port=8125",
+            "networkPolicy.egressPorts[0].protocol=UDP",
+        ],
+        &["{ port: 8125, protocol: UDP }"],
+        &[],
+    ),
+    (
+        &[
+            "redis.existingSecret=a",
+            "service.type=LoadBalancer",
+            "service.grpc=9000",
+        ],
+        &[
+            "type: LoadBalancer\n  selector:",
+            "port: 9000, targetPort: grpc",
+        ],
+        &[],
+    ),
+    (
+        &[
+            "redis.existingSecret=a",
+            "postgresql.existingSecret=b",
+            "extraEnv[0].name=RATEKEEPER_TENANT_KEY",
+            "extraEnv[0].value=c",
+        ],
+        &["name: RATEKEEPER_TENANT_KEY\n              value: c"],
+        &["tenant-key"],
+    ),
 ];
 
 /// Checks all of them; with `--bless` the rendered manifests are written again.
@@ -79,6 +145,11 @@ pub(crate) fn manifests(args: &[String]) -> Result<()> {
     }
     for (values, reason) in REFUSED {
         steps.step("refusal", reason, || refuses(helm, values, reason))?;
+    }
+    for (values, texts, others) in MADE {
+        steps.step("values", &values.join(" "), || {
+            makes(helm, values, texts, others)
+        })?;
     }
     let mut compose = Command::new(tool("--compose")?);
     compose
@@ -136,6 +207,28 @@ fn compare(helm: &Path, file: &str, values: &[&str], is_blessing: bool) -> Resul
     }
     if fs::read_to_string(&path).ok().as_deref() != Some(&rendered) {
         bail!("{file} is not what the chart makes: `cargo xtask manifests --bless` writes it");
+    }
+    Ok(())
+}
+
+/// Holds what the chart makes of values to the texts that have to be in it, and to those that must not be.
+fn makes(helm: &Path, values: &[&str], texts: &[&str], others: &[&str]) -> Result<()> {
+    let output = template(helm, values)
+        .output()
+        .context("cannot start helm")?;
+    if !output.status.success() {
+        bail!("{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let made = String::from_utf8(output.stdout)?;
+    for text in texts {
+        if !made.contains(text) {
+            bail!("the chart makes no {text:?} of {values:?}");
+        }
+    }
+    for other in others {
+        if made.contains(other) {
+            bail!("the chart makes {other:?} of {values:?}");
+        }
     }
     Ok(())
 }

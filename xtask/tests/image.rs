@@ -52,6 +52,33 @@ fn both_ways_to_the_image_agree() {
     }
 }
 
+/// A volume takes over the owner of the folder that it is mounted on: root's could not be written by the image's user.
+#[test]
+fn both_images_have_a_folder_for_state_and_names_of_users() {
+    let xtask = read("xtask/src/image.rs");
+    assert!(xtask.contains(r#"tree.join("var/lib/ratekeeper")"#));
+    assert!(xtask.contains("from_mode(0o700)"));
+    // The folder above is copied, so that the mode of this one survives.
+    let made = "install -d -m 700 -o 65534 -g 65534 /state/ratekeeper";
+    let run = words("RUN ").into_iter().find(|run| run.contains(made));
+    assert!(run.is_some(), "no {made}");
+    assert!(
+        words("COPY ").contains(&"--from=build --chown=65534:65534 /state /var/lib".to_owned())
+    );
+    for (file, line) in [
+        ("passwd", r"nobody:x:65534:65534::/:\n"),
+        ("group", r"nobody:x:65534:\n"),
+    ] {
+        let of_xtask = line.replace("65534", "{USER}");
+        assert!(xtask.contains(&of_xtask), "{of_xtask}");
+        let written = format!("printf '{line}' > /names/{file}");
+        assert!(read("deploy/Dockerfile").contains(&written), "{written}");
+    }
+    let volume = words("VOLUME ").concat();
+    let same = format!(r#"["--config.volume", "{volume}"]"#);
+    assert!(!volume.is_empty() && xtask.contains(&same), "{same}");
+}
+
 /// The same steps as those of `cargo xtask build`, with a Node that they run on.
 #[test]
 fn the_page_is_built_as_outside_of_the_image() {

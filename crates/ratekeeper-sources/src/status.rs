@@ -27,6 +27,8 @@ struct State {
     failing: Option<(Timestamp, String)>,
     /// The mistakes of what was received last, besides those of the rules in it.
     mistaken: Option<String>,
+    /// Silence is in the log, since the source was last there.
+    is_silence_told: bool,
     deliveries: u64,
     refused: u64,
     failures: u64,
@@ -45,7 +47,7 @@ impl SourceStatus {
         &self.0.name
     }
 
-    /// Returns true if the last attempt to fetch did not fail.
+    /// Returns true if the last attempt to fetch did not fail, and does not wait long for an answer.
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.0.state.lock().failing.is_none()
@@ -121,7 +123,10 @@ impl SourceStatus {
 
     /// Records that the source is there.
     pub(crate) fn reached(&self) {
-        let failing = self.0.state.lock().failing.take();
+        let mut state = self.0.state.lock();
+        state.is_silence_told = false;
+        let failing = state.failing.take();
+        drop(state);
         if failing.is_some() {
             info!(source = %self.0.name, "{} can be fetched again", self.0.what);
         }
@@ -139,6 +144,18 @@ impl SourceStatus {
                 *none = Some((Timestamp::now(), why));
             }
         }
+    }
+
+    /// Records that the source is connected and says nothing. That is a fault and no failure: something may still come.
+    /// The first one of a row is logged.
+    pub(crate) fn silent(&self, why: String) {
+        let mut state = self.0.state.lock();
+        if !std::mem::replace(&mut state.is_silence_told, true) {
+            let what = self.0.what;
+            warn!(source = %self.0.name, %why, "no {what} come; those in use stay, and the connection too");
+        }
+        let since = state.failing.take().map(|(since, _)| since);
+        state.failing = Some((since.unwrap_or_else(Timestamp::now), why));
     }
 }
 
@@ -161,6 +178,21 @@ mod tests {
         assert!(
             faults[0].ends_with(": timed out; those in use stay"),
             "{faults:?}"
+        );
+        status.reached();
+        assert!(status.is_up() && status.faults().is_empty());
+    }
+
+    #[test]
+    fn silence_is_a_fault_and_no_failure() {
+        let status = SourceStatus::new("xds://a:1".to_owned(), "rules");
+        status.failed("refused".to_owned());
+        status.silent("silence".to_owned());
+        let faults = status.faults();
+        assert!(faults[0].contains(": silence; "), "{faults:?}");
+        assert_eq!(
+            (faults.len(), status.failures(), status.is_up()),
+            (1, 1, false)
         );
         status.reached();
         assert!(status.is_up() && status.faults().is_empty());

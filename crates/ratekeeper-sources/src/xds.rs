@@ -7,6 +7,8 @@ mod defaults;
 mod resource;
 
 use std::collections::BTreeMap;
+use std::pin::pin;
+use std::time::Duration;
 
 use http::HeaderMap;
 use prost_types::Struct;
@@ -19,7 +21,7 @@ use ratekeeper_rules::Source;
 use ratekeeper_server::{DeliveryError, RulesFeed};
 use ratekeeper_tls::TlsFiles;
 use tokio::sync::mpsc;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::MetadataMap;
 use tonic::transport::Channel;
@@ -36,6 +38,10 @@ const TYPE_URL: &str = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLi
 
 /// The longest text about mistakes that is sent back, in bytes: gRPC bounds what a server reads.
 const ERROR_BYTES_MAX: usize = 16 << 10;
+
+/// The time after which a stream without a response is told. A control plane may have nothing for a node, so the stream
+/// stays; but it says nothing either to a node that it does not know.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// The settings of a client.
 #[derive(Clone, Debug)]
@@ -145,8 +151,13 @@ impl XdsSource {
             ..DiscoveryRequest::default()
         };
         requests.send(first).await.map_err(|_| StreamError::Ended)?;
-        let mut responses = self.call(channel, ReceiverStream::new(outgoing)).await?;
-        while let Some(response) = responses.message().await.map_err(StreamError::Status)? {
+        let first = async {
+            let mut responses = self.call(channel, ReceiverStream::new(outgoing)).await?;
+            let first = responses.message().await;
+            Ok::<_, StreamError>((responses, first))
+        };
+        let (mut responses, mut next) = self.telling_silence(first).await?;
+        while let Some(response) = next.map_err(StreamError::Status)? {
             self.status.reached();
             backoff.reset();
             let Some(answer) = self.take(response, feed).await else {
@@ -156,8 +167,21 @@ impl XdsSource {
                 .send(answer)
                 .await
                 .map_err(|_| StreamError::Ended)?;
+            next = responses.message().await;
         }
         Err(StreamError::Ended)
+    }
+
+    /// Waits for the first response, and tells operators if that takes long. A control plane may send the head of the stream
+    /// with it.
+    async fn telling_silence<T>(&self, first: impl Future<Output = T>) -> T {
+        let mut first = pin!(first);
+        if let Ok(first) = timeout(SILENCE_MAX, &mut first).await {
+            return first;
+        }
+        let why = "it sends nothing: it has no rules for this node, or does not know its id (xds_node_id)";
+        self.status.silent(why.to_owned());
+        first.await
     }
 
     async fn call(

@@ -21,7 +21,7 @@ remaining() {
 unit() { sed -n "s/^$1=//p" "$root/usr/lib/systemd/system/ratekeeper.service"; }
 as_unit() { (exec chroot "$root" setpriv --reuid "$(unit User)" --regid "$(unit Group)" --clear-groups --no-new-privs env -i PATH=/usr/bin:/bin MAINPID="${main:-}" /bin/bash -c "umask $(unit UMask); cd $(unit WorkingDirectory); exec $1"); }
 start() {
-  as_unit "$(unit ExecStartPre)"
+  unit ExecStartPre | while read -r command; do as_unit "$command" || fail "systemd would not start it"; done
   as_unit "$(unit ExecStart)" > "$root/run.log" 2>&1 &
   eventually "it is ready" is_ready
   job=$!
@@ -81,7 +81,11 @@ eventually "the limit is 2000" eval '[ "$(remaining)" -gt 1500 ]'
 echo 'descriptors: [{ ky: user }]' > "$root/etc/ratekeeper/rules/broken.yaml"
 if reload 2> "$root/reload.log"; then fail "bad rules were not refused"; fi
 grep -q 'broken.yaml:1' "$root/reload.log" || fail "the error has no place: $(cat "$root/reload.log")"
-if as_unit "$(unit ExecStartPre)" 2> /dev/null; then fail "a start with bad rules was not refused"; fi
+echo "--- crash"
+kill -KILL "$main"
+wait "$job" 2> /dev/null || true
+start
+grep -q 'the last good rules' "$root/run.log" || fail "it does not say that it has the last good rules"
 rm "$root/etc/ratekeeper/rules/broken.yaml"
 before=$(remaining)
 

@@ -253,8 +253,13 @@ fn every_name_in_alerts_and_panels_is_there_from_the_start() {
     eventually("the top keys are metrics", || {
         metrics(&service).contains("ratelimit_top_denied{")
     });
-    // Where no limit is lent, nothing is told of loans: those names are looked for where one is.
-    let names = names(|name| !name.starts_with(OF_REGIONS));
+    // Where no limit is lent, nothing is told of loans, nor of where rules of files are fetched: those names are looked for
+    // where there is such a thing.
+    let names = names(|name| {
+        ![OF_REGIONS, OF_SOURCES]
+            .iter()
+            .any(|of| name.starts_with(of))
+    });
     assert!(names.len() > 12, "{names:?}");
     assert_has_all(&metrics(&service), &names);
     assert!(service.stop().success());
@@ -262,6 +267,9 @@ fn every_name_in_alerts_and_panels_is_there_from_the_start() {
 
 /// The beginning of the names of metrics of loans between regions.
 pub(crate) const OF_REGIONS: &str = "ratelimit_region_";
+
+/// The beginning of the names of metrics of where rules are fetched.
+pub(crate) const OF_SOURCES: &str = "ratelimit_rules_source_";
 
 /// The names of metrics in alerts and panels that pass a test.
 pub(crate) fn names(is_wanted: impl Fn(&str) -> bool) -> BTreeSet<String> {

@@ -1,5 +1,6 @@
 //! Rules that a control plane sends.
 
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use ratekeeper_testkit::process::eventually;
 use serde_json::Value;
 use tempfile::tempdir;
 
+use crate::observability;
 use crate::support::{Ratekeeper, banner, http, run, serve};
 use ratekeeper_testkit::ratekeeper::Setup;
 
@@ -297,6 +299,45 @@ fn the_last_good_rules_serve_while_the_control_plane_is_away() {
         ready(&service).1["faults"] == Value::Array(Vec::new())
     });
     service.wait_for_log("rules can be fetched again");
+}
+
+/// As go-control-plane does with a node that it does not know.
+#[test]
+fn a_control_plane_that_says_nothing_is_told_and_its_stream_stays() {
+    let folder = tempdir().expect("a folder");
+    let plane = ControlPlane::start(0, None);
+    let service = start(folder.path(), &plane, &[]);
+    service.wait_for_log("it sends nothing");
+    let (_, told) = ready(&service);
+    assert_contains(&told["faults"].to_string(), "(node envoy-ratelimit) since");
+    assert_contains(&told["faults"].to_string(), "xds_node_id");
+    let told = observability::names(|name| name.starts_with(observability::OF_SOURCES));
+    assert!(!told.is_empty());
+    observability::assert_has_all(&service.metrics(), &told);
+    let up = || service.metric("ratelimit_rules_source_up ");
+    assert_eq!(up(), 0);
+    assert_eq!(plane.answer(plane.send(&[hourly("d", 9)])), None);
+    assert_eq!((up(), limit(&service)), (1, Some(9)));
+    assert_eq!(ready(&service).1["faults"], Value::Array(Vec::new()));
+    assert_eq!(plane.heard().streams, 1, "silence is no reason to leave");
+    let log = service.log();
+    assert_eq!(log.matches("it sends nothing").count(), 1, "{log}");
+}
+
+/// It does not even open a stream.
+#[test]
+fn a_server_that_only_takes_connections_is_told() {
+    let folder = tempdir().expect("a folder");
+    let server = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = server.local_addr().expect("it is bound");
+    let service = serve(folder.path())
+        .args(&["--rules", &format!("xds://{address}")])
+        .start();
+    service.wait_for_log("it sends nothing");
+    let (_, told) = ready(&service);
+    assert_contains(&told["faults"].to_string(), "(node ratekeeper) since");
+    assert_eq!(service.metric("ratelimit_rules_source_up "), 0);
+    assert_eq!(service.metric("ratelimit_rules_source_errors_total "), 0);
 }
 
 #[test]

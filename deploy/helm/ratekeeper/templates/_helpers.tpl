@@ -19,6 +19,41 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if or .Values.redis.url .Values.redis.existingSecret }}true{{ end -}}
 {{- end -}}
 
+{{- /* Whether the key of tenants comes from elsewhere than from `postgresql`. */ -}}
+{{- define "ratekeeper.hasOwnTenantKey" -}}
+{{- if hasKey (default dict .Values.settings) "tenant_key" }}true{{ end -}}
+{{- range .Values.extraEnv }}{{ if eq .name "RATEKEEPER_TENANT_KEY" }}true{{ end }}{{ end -}}
+{{- end -}}
+
+{{- /* The Service has no address of its own: clients find each node. */ -}}
+{{- define "ratekeeper.isHeadless" -}}
+{{- if and (eq .Values.service.type "ClusterIP") (eq (toString .Values.service.clusterIP) "None") }}true{{ end -}}
+{{- end -}}
+
+{{- /* The ports to which nodes connect, each as PORT/PROTOCOL: the values', and those that `redis.url` names. */ -}}
+{{- define "ratekeeper.egressPorts" -}}
+{{- $ports := list -}}
+{{- range .Values.networkPolicy.egressPorts -}}
+{{- if kindIs "map" . -}}
+{{- $ports = append $ports (printf "%d/%s" (int .port) (default "TCP" .protocol)) -}}
+{{- else -}}
+{{- $ports = append $ports (printf "%d/TCP" (int .)) -}}
+{{- end -}}
+{{- end -}}
+{{- if contains "://" .Values.redis.url -}}
+{{- $scheme := index (splitList "://" .Values.redis.url) 0 -}}
+{{- $place := index (splitList "://" .Values.redis.url) 1 -}}
+{{- $hosts := regexReplaceAll "[/?].*$" $place "" | splitList "@" | last -}}
+{{- if not (contains "unix" $scheme) -}}
+{{- range splitList "," $hosts -}}
+{{- $port := regexFind ":[0-9]+$" . | trimPrefix ":" -}}
+{{- $ports = append $ports (printf "%s/TCP" (default (ternary "26379" "6379" (contains "sentinel" $scheme)) $port)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- uniq $ports | join " " -}}
+{{- end -}}
+
 {{- /* What no installation should be: nodes that each allow the whole limit. */ -}}
 {{- define "ratekeeper.validate" -}}
 {{- $several := or .Values.autoscaling.enabled (gt (int .Values.replicas) 1) -}}
@@ -27,6 +62,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- if and .Values.redis.url .Values.redis.existingSecret -}}
 {{- fail "set redis.url or redis.existingSecret, not both" -}}
+{{- end -}}
+{{- $hasKey := or .Values.postgresql.tenantKeySecretKey (include "ratekeeper.hasOwnTenantKey" .) -}}
+{{- if and .Values.postgresql.existingSecret (not $hasKey) -}}
+{{- fail "nodes with a database have to share the key of tenants: set postgresql.tenantKeySecretKey to where a secret holds what `openssl rand -hex 16` prints" -}}
+{{- end -}}
+{{- $ownPorts := and (eq (int .Values.service.grpc) 8081) (eq (int .Values.service.http) 8080) -}}
+{{- if and (include "ratekeeper.isHeadless" .) (not $ownPorts) -}}
+{{- fail "a headless Service maps no ports, and nodes listen on 8081 and 8080: leave service.grpc and service.http, or set service.clusterIP to \"\"" -}}
 {{- end -}}
 {{- if and (not .Values.rules) (not .Values.existingRulesConfigMap) -}}
 {{- fail "there are no rules: set rules or existingRulesConfigMap" -}}

@@ -147,7 +147,7 @@ impl Monitored for SourceReport {
         let status = &self.0;
         families.gauge(
             "ratelimit_rules_source_up",
-            "1 if the last attempt of this node to fetch rules did not fail",
+            "1 if the last attempt of this node to fetch rules did not fail, and does not wait long for an answer",
             u64::from(status.is_up()),
         )?;
         families.counter(
