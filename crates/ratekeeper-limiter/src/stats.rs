@@ -130,7 +130,7 @@ impl RuleStats {
 
     /// Counts hits that a charge left out, as the debt of its bucket is as large as it may be.
     #[cold]
-    pub(crate) fn record_cut(&self, hits: u32) {
+    pub(crate) fn record_cut(&self, hits: u64) {
         let stripe = self.counts.mine();
         stripe
             .debt_cut

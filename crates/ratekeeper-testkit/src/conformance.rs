@@ -58,6 +58,7 @@ macro_rules! conformance {
             post_paid: a_look_at_what_is_overdrawn_is_denied,
             post_paid: a_look_and_a_take_are_one_request,
             post_paid: a_thousand_charges_count_each,
+            post_paid: a_reservation_leaves_what_was_used,
             permits: a_permit_is_freed_by_its_id,
             permits: a_permit_asked_for_twice_is_held_once,
             permits: a_permit_ends_at_its_deadline_unless_renewed,
