@@ -79,7 +79,7 @@ fn what_was_reserved_and_not_used_is_given_back_and_what_was_asked_in_advance_is
         "fixed_window",
         "sliding_window",
         "sliding_log",
-        "token_bucket",
+        "token_bucket, max_debt: 100",
     ] {
         let rules = OUTPUT.replace("fixed_window", algorithm);
         let report = replayed(options(|it| it.reserve = 60), &rules, &calls);
