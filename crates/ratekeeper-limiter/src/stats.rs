@@ -132,9 +132,7 @@ impl RuleStats {
     #[cold]
     pub(crate) fn record_cut(&self, hits: u64) {
         let stripe = self.counts.mine();
-        stripe
-            .debt_cut
-            .fetch_add(u64::from(hits), Ordering::Relaxed);
+        stripe.debt_cut.fetch_add(hits, Ordering::Relaxed);
     }
 
     pub(crate) fn record_uncounted(&self, answer: RuleAnswer) {

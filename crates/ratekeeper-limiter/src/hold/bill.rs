@@ -92,7 +92,7 @@ impl Bill {
         };
         let paid = limiter.send_bill(&snapshot, more, None, now);
         let given_back = limiter.send_bill(&snapshot, back, Some(extra), now);
-        (paid.is_some() || given_back.is_some()).then(|| async move {
+        (paid.is_some() || given_back.is_some()).then_some(async move {
             if let Some(paid) = paid {
                 paid.await;
             }
