@@ -327,10 +327,11 @@ pub(crate) struct RulesCheck {
     pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) reading: Reading,
-    /// Settings file with the `stores` that rules may name and the `tenant_key` of tenants' hashes
+    /// Settings file that `serve` reads the rules by: its `profile`, `merge_domains`, `slas_base`, `tenants`, `stores` and more.
+    /// Flags win
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Tenants to check with the rules: a file, or a folder of *.yaml and *.yml
+    /// Tenants to check with the rules: a file, or a folder of *.yaml and *.yml [default: the `tenants` setting of --config]
     #[arg(long, value_name = "PATH")]
     pub(crate) tenants: Option<PathBuf>,
     /// Print only problems

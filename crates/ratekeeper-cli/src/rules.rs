@@ -12,10 +12,10 @@ pub(crate) type Read = Unreadable;
 ///
 /// # Errors
 /// One of them does not exist, or has no rules files in it.
-pub(crate) fn read_all(paths: &[PathBuf]) -> Result<Read> {
+pub(crate) fn read_all(paths: &[PathBuf], options: ReadOptions) -> Result<Read> {
     let mut all = Read::default();
     for path in paths {
-        add(&mut all, read(path, ReadOptions::default())?);
+        add(&mut all, read(path, options)?);
     }
     Ok(all)
 }

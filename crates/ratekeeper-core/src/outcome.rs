@@ -35,9 +35,9 @@ pub struct Outcome {
     pub retry_after: Micros,
     /// Time to delay the request before it proceeds: `leaky_bucket` only.
     pub delay: Micros,
-    /// Hits that a charge leaves out: those beyond the largest debt of a post-paid bucket. Zero for all others; it ends
-    /// at 2^32 - 1.
-    pub cut: u32,
+    /// Hits that a charge leaves out: those beyond the largest debt of a post-paid bucket, and those that a
+    /// [reserving](crate::Limit::reserving) window has no room for. Zero for all others.
+    pub cut: u64,
 }
 
 impl Outcome {

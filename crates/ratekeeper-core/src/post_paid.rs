@@ -15,6 +15,10 @@
 //! end of a fixed window, so no debt outlives a window. A **bucket** goes below zero, at most by its
 //! `max_debt`, and the refill pays; hits beyond are cut.
 //!
+//! **Reserving.** Hits that are reserved may come back, but what they pushed out of such a window would not: who reserved
+//! more than the limit again and again would never be denied. So a [reserving](Limit::reserving) window takes no more than is
+//! left, and cuts the rest. What was used beyond that is charged when it is known.
+//!
 //! **Bound.** In any window at most [`Limit::most_in_any_window`] hits are charged, plus the cost of
 //! the requests that were let in and had not paid when nothing was left. With costs known in
 //! advance there are no such requests, but the one that took the last hit.
@@ -40,6 +44,10 @@ pub(crate) enum PostPaid {
     /// Of a synced counter only: sub-windows can be added up over nodes.
     SlidingWindow(SubWindows),
     SlidingLog,
+    /// Takes no more than is left.
+    ReservingCount(EqualCount),
+    /// Takes no more than is left.
+    ReservingLog,
     /// With the most hits that can be missing: the burst and the largest debt.
     Bucket(Rate, u64),
 }
@@ -78,9 +86,9 @@ impl PostPaid {
     const fn prepaid(self, algorithm: Algorithm) -> Kind {
         match self {
             Self::FixedWindow => Kind::FixedWindow,
-            Self::EqualCount(cut) => Kind::EqualCount(cut),
+            Self::EqualCount(cut) | Self::ReservingCount(cut) => Kind::EqualCount(cut),
             Self::SlidingWindow(sub) => Kind::SlidingWindow(sub),
-            Self::SlidingLog => Kind::SlidingLog,
+            Self::SlidingLog | Self::ReservingLog => Kind::SlidingLog,
             Self::Bucket(rate, _) => match algorithm {
                 Algorithm::Gcra => Kind::Gcra(rate),
                 Algorithm::TokenBucket
@@ -99,6 +107,27 @@ impl Limit {
     #[must_use]
     pub const fn is_post_paid(&self) -> bool {
         matches!(self.kind, Kind::PostPaid(_))
+    }
+
+    /// The same limit for hits that are reserved, and may be given back: a post-paid one that [forgets](Self::forgets_excess) what
+    /// exceeds it takes no more of them than are left, and tells the rest as [cut](Outcome::cut). All others stay as they are.
+    #[must_use]
+    pub const fn reserving(&self) -> Self {
+        let kind = match self.kind {
+            Kind::PostPaid(PostPaid::EqualCount(cut)) => PostPaid::ReservingCount(cut),
+            Kind::PostPaid(PostPaid::SlidingLog) => PostPaid::ReservingLog,
+            _ => return *self,
+        };
+        self.with_kind(Kind::PostPaid(kind))
+    }
+
+    /// Returns true if it takes no more hits than are left.
+    #[must_use]
+    pub const fn is_reserving(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::PostPaid(PostPaid::ReservingCount(_) | PostPaid::ReservingLog)
+        )
     }
 
     /// The most hits that a post-paid bucket goes below zero; none for every other limit.
@@ -175,7 +204,10 @@ fn overdrawing(limit: &Limit, state: StateRef<'_>, ask: Ask, at: &Moment) -> Out
         ..0 => true,
         1.. => before.fits(),
     };
-    let cut = cut(limit, &state, ask.hits, at);
+    let cut = match limit.is_reserving() {
+        true => (ask.hits.max(0).unsigned_abs()).saturating_sub(before.remaining),
+        false => cut(limit, &state, ask.hits, at),
+    };
     limit.charge_owned(&mut state, ask.hits, at);
     let after = Outcome {
         cut,
@@ -192,13 +224,12 @@ fn overdrawing(limit: &Limit, state: StateRef<'_>, ask: Ask, at: &Moment) -> Out
 }
 
 /// The part of `hits` beyond the largest debt of a bucket, which [`charge`] leaves out.
-fn cut(limit: &Limit, state: &State, hits: i64, at: &Moment) -> u32 {
+fn cut(limit: &Limit, state: &State, hits: i64, at: &Moment) -> u64 {
     let (Kind::PostPaid(PostPaid::Bucket(rate, most)), State::Words(words)) = (&limit.kind, state)
     else {
         return 0;
     };
-    let cut = crate::token_bucket::cut(*rate, *most, words, hits, at.now);
-    u32::try_from(cut).unwrap_or(u32::MAX)
+    crate::token_bucket::cut(*rate, *most, words, hits, at.now)
 }
 
 /// The answer to a look, of which the limit paid in advance says `outcome`.
@@ -218,7 +249,7 @@ fn look(outcome: Outcome) -> Outcome {
 }
 
 /// Charges a counter of words or on the heap of a post-paid limit: in full, but for the debt of a
-/// bucket.
+/// bucket, and what a reserving window has no room for.
 pub(crate) fn charge(
     limit: &Limit,
     kind: &PostPaid,
@@ -230,6 +261,15 @@ pub(crate) fn charge(
         (PostPaid::Bucket(rate, most), StateMut::Words(words)) => {
             crate::token_bucket::charge(*rate, *most, words, hits, at.now);
             Ok(())
+        }
+        (PostPaid::ReservingCount(_) | PostPaid::ReservingLog, state) => {
+            let prepaid = limit.prepaid();
+            let shared = match &state {
+                StateMut::Words(words) => StateRef::Words(words),
+                StateMut::Heap(heap) => StateRef::Heap(heap),
+            };
+            let left = prepaid.test(shared, Ask::hits(0), at).remaining;
+            prepaid.charge(state, hits.min(left.cast_signed()), at)
         }
         (_, state) => limit
             .prepaid()

@@ -29,7 +29,7 @@ pub use reservations::{ChargedOnce, Reservation, Reserve, Reserved, Settled};
 use crate::decide::MatchedCheck;
 use crate::limiter::Limiter;
 use crate::plan::Plan;
-use crate::purpose::Purpose;
+use crate::purpose::{Purpose, reserve};
 use crate::token::{Claim, HoldPart, Kind, PARTS_MAX, Sealer};
 use crate::{Check, Decision, Policies, Snapshot};
 use taken::TakenPart;
@@ -148,8 +148,7 @@ impl<S: Store> Limiter<S> {
             // What any node may settle later, and only once, is counted in the store.
             step.sync = Micros::ZERO;
             if step.limit.is_post_paid() {
-                // What is held stands for work that is yet to be done: denied, it costs nothing.
-                step.charge = Charge::IfAllowed;
+                reserve(step);
             }
         }
         let is_apart = |step: &Step| !step.sync.is_zero() && step.limit.is_post_paid();

@@ -52,7 +52,7 @@ pub enum BudgetUse {
     Charge,
     /// They are looked at. [`Limiter::admit`](crate::Limiter::admit) returns a [`Bill`](crate::Bill) to be paid when the cost is known.
     Look,
-    /// So many hits are taken of them, and settled by the [`Bill`](crate::Bill).
+    /// So many hits are taken of them, as far as that [takes from no other](ratekeeper_core::Limit::reserving), and settled by the [`Bill`](crate::Bill).
     Reserve(u64),
 }
 
@@ -65,11 +65,22 @@ impl BudgetUse {
             Self::Look => step.hits = 0,
             Self::Reserve(hits) => {
                 step.hits = hits.min(MAX_COUNT).cast_signed();
-                // What is held stands for work that is yet to be done: denied, it costs nothing.
-                step.charge = Charge::IfAllowed;
+                reserve(step);
                 // What is settled later is counted in the store.
                 step.sync = Micros::ZERO;
             }
         }
     }
+}
+
+/// Makes a step on a limit that is paid afterwards one that reserves its hits.
+pub(crate) fn reserve(step: &mut Step) {
+    // What is held stands for work that is yet to be done: denied, it costs nothing.
+    step.charge = Charge::IfAllowed;
+    step.limit = step.limit.reserving();
+}
+
+/// Returns true if `step` reserves hits of a limit that is paid afterwards: what that cuts off them was not used yet.
+pub(crate) fn is_reserve(step: &Step) -> bool {
+    step.limit.is_post_paid() && step.charge == Charge::IfAllowed
 }

@@ -130,11 +130,9 @@ impl RuleStats {
 
     /// Counts hits that a charge left out, as the debt of its bucket is as large as it may be.
     #[cold]
-    pub(crate) fn record_cut(&self, hits: u32) {
+    pub(crate) fn record_cut(&self, hits: u64) {
         let stripe = self.counts.mine();
-        stripe
-            .debt_cut
-            .fetch_add(u64::from(hits), Ordering::Relaxed);
+        stripe.debt_cut.fetch_add(hits, Ordering::Relaxed);
     }
 
     pub(crate) fn record_uncounted(&self, answer: RuleAnswer) {

@@ -762,14 +762,13 @@ fn a_denied_request_has_reserved_nothing() {
     assert_eq!(remaining(&limiter, "spend"), 50);
 }
 
-/// Sub-windows, which a synced window has, count what a budget is overdrawn by; others keep their newest hits.
 #[test]
 fn a_bill_gives_back_what_an_overdrawn_budget_still_counts() {
-    for (algorithm, left) in [
-        ("fixed_window", 30),
-        ("sliding_window, consistency: synced", 30),
-        ("sliding_window", 0),
-        ("sliding_log", 0),
+    for algorithm in [
+        "fixed_window",
+        "sliding_window, consistency: synced",
+        "sliding_window",
+        "sliding_log",
     ] {
         let budget = format!(
             "
@@ -790,6 +789,6 @@ descriptors:
         for used in [60, 10] {
             assert!(reserve().pay(&limiter, used).is_none());
         }
-        assert_eq!(remaining(&limiter, "budget"), left, "{algorithm}");
+        assert_eq!(remaining(&limiter, "budget"), 30, "{algorithm}");
     }
 }

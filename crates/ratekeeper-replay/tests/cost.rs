@@ -75,15 +75,24 @@ fn what_was_reserved_and_not_used_is_given_back_and_what_was_asked_in_advance_is
     let calls: String = (0..20)
         .map(|minute| format!("2023-11-16T18:{minute:02}:00Z,7,10\n"))
         .collect();
+    for algorithm in [
+        "fixed_window",
+        "sliding_window",
+        "sliding_log",
+        "token_bucket, max_debt: 100",
+    ] {
+        let rules = OUTPUT.replace("fixed_window", algorithm);
+        let report = replayed(options(|it| it.reserve = 60), &rules, &calls);
+        assert_eq!(let_in(&report), [10, 10, 1], "{algorithm}");
+        let minutes = &report.ways[0].minutes;
+        assert_eq!(minutes.len(), 10, "{algorithm}");
+        assert_eq!(
+            (&*minutes[9].minute, minutes[9].output_tokens),
+            ("2023-11-16T18:09:00Z", 10)
+        );
+    }
     let report = replayed(options(|it| it.reserve = 60), OUTPUT, &calls);
-    assert_eq!(let_in(&report), [10, 10, 1]);
     assert_eq!(most(&report), [Some(100), Some(100), Some(10)]);
-    let minutes = &report.ways[0].minutes;
-    assert_eq!(minutes.len(), 10);
-    assert_eq!(
-        (&*minutes[9].minute, minutes[9].output_tokens),
-        ("2023-11-16T18:09:00Z", 10)
-    );
 }
 
 #[test]

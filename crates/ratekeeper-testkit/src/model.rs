@@ -268,7 +268,7 @@ impl Model {
             full_after: self.full_after(now),
             retry_after,
             delay: Micros::ZERO,
-            cut: u32::try_from(cut).unwrap_or(u32::MAX),
+            cut,
         }
     }
 

@@ -5,13 +5,14 @@ mod report;
 use crate::cli::RulesCheck;
 use crate::output::{self, count, within_line};
 use crate::rules;
-use crate::settings::{self, Flags};
+use crate::settings::{self, Flags, row};
 use anyhow::Result;
 use ratekeeper_rules::{
     Diagnostic, Diagnostics, Loaded, Options, PathFolding, ReadOptions, Rule, RuleSet,
 };
 use report::Report;
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &RulesCheck) -> Result<ExitCode> {
@@ -55,24 +56,47 @@ struct Checked {
 }
 
 fn check(args: &RulesCheck) -> Result<Checked> {
-    let mut options = args.reading.options()?;
-    if let Some(path) = &args.config {
-        let settings = settings::of_process(&Flags::of_config(Some(path.clone())))?;
-        let told = settings.rules.options;
-        options.stores = told.stores;
-        options.region = told.region;
-        options.tenant_key = told.tenant_key;
-        options.path_folding = told.path_folding;
-        options.path_keys = told.path_keys;
-    }
-    let mut read = rules::read_all(&args.paths)?;
-    if let Some(tenants) = &args.tenants {
+    let Told {
+        options,
+        files,
+        tenants,
+    } = told(args)?;
+    let mut read = rules::read_all(&args.paths, files)?;
+    if let Some(tenants) = &tenants {
         rules::add(&mut read, rules::read(tenants, ReadOptions::default())?);
     }
     Ok(Checked {
         files: read.sources.len() + read.errors.len(),
         outcome: rules::compile(read, &options),
         options,
+    })
+}
+
+/// All that decides how rules are read.
+struct Told {
+    options: Options,
+    files: ReadOptions,
+    tenants: Option<PathBuf>,
+}
+
+/// What the flags say and, if they name settings, those say besides: what `serve` would go by.
+fn told(args: &RulesCheck) -> Result<Told> {
+    let Some(config) = &args.config else {
+        return Ok(Told {
+            options: args.reading.options()?,
+            files: ReadOptions::default(),
+            tenants: args.tenants.clone(),
+        });
+    };
+    let mut flags = args.reading.add_to(Flags::of_config(Some(config.clone())));
+    if let Some(tenants) = &args.tenants {
+        flags = flags.with(&row::tenants, tenants.display().to_string());
+    }
+    let settings = settings::of_process(&flags)?;
+    Ok(Told {
+        options: settings.rules.options,
+        files: settings.rules.read,
+        tenants: settings.values.tenants.clone(),
     })
 }
 

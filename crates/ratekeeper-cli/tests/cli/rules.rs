@@ -628,3 +628,40 @@ fn a_misspelt_name_is_explained_with_the_nearest() {
     );
     assert!(!secret.out.contains("secret-key"), "{}", secret.out);
 }
+
+/// What `serve` reads with the same settings.
+#[test]
+fn a_check_goes_by_the_settings_that_decide_how_rules_are_read() {
+    let folder = tempdir().expect("a folder can be made");
+    let check = |settings: &str, flags: &str| {
+        write(folder.path(), "ratekeeper.yaml", settings);
+        let line = format!("rules check rules --config ratekeeper.yaml {flags}");
+        run(folder.path(), line.trim())
+    };
+    let rules = "domain: a\ndescriptors: [{key: x, rate_limit: { window: 1m, limit: 5 }}]\n";
+    write(folder.path(), "rules/a.yaml", rules);
+    let told = check("profile: envoy\n", "").succeeded();
+    assert_contains(&told, "fixed_window");
+    let told = check("profile: envoy\n", "--profile ratekeeper").succeeded();
+    assert_contains(&told, "sliding_window");
+    check("tenants: missing.yaml\n", "").refused("missing.yaml");
+    let tenants = "tenants:\n- { tenant: acme, plan: max }\n";
+    write(folder.path(), "tenants.yaml", tenants);
+    check("tenants: tenants.yaml\n", "").refused("tenants.yaml:");
+
+    write(
+        folder.path(),
+        "rules/b.yaml",
+        "domain: a\ndescriptors: [{key: y}]\n",
+    );
+    check("", "").refused("duplicate domain");
+    check("merge_domains: true\n", "").succeeded();
+    check("", "--merge-domains").succeeded();
+
+    std::fs::remove_file(folder.path().join("rules/b.yaml")).expect("it is there");
+    let level = "slas: [ { id: read, pathPattern: '/product/{tenant}', tiers: [ { period: 10, threshold: 7 } ] } ]";
+    write(folder.path(), "rules/a.yaml", level);
+    check("", "").succeeded();
+    check("slas_base: '/v1/org/{tenant}'\n", "").refused("{tenant}");
+    check("slas_base: '/v1/org/{tenant}'\n", "--slas-base /v1").succeeded();
+}

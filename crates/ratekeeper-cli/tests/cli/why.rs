@@ -114,6 +114,32 @@ fn one_customer_is_told_on_one_screen() {
     service.stop();
 }
 
+/// Rules without tenants, and somebody whom nothing has denied.
+#[test]
+fn whoever_is_not_denied_is_told_by_the_name_that_was_asked_for() {
+    let folder = tempdir().expect("a folder can be made");
+    let folder = folder.path();
+    let rules = RULES.replace("tenant: customer\n", "");
+    let service = support::serve(folder).rules(&rules).start();
+    let told = said(&service, folder, "ratekeeper why nobody");
+    assert_eq!(told.lines().next(), Some("nobody"), "{told}");
+    assert_contains(&told, "not denied in the last hour");
+    assert_contains(&told, "ratekeeper denials nobody --follow");
+    said(&service, folder, "ratekeeper denials nobody");
+    service.stop();
+
+    let secrets = SECRETS.replace("tenant: api_key\n", "");
+    let service = support::serve(folder).rules(&secrets).start();
+    let told = said(
+        &service,
+        folder,
+        "echo a-key-that-nobody-may-see | ratekeeper why",
+    );
+    assert!(told.starts_with('~') && !told.contains("a-key"), "{told}");
+    assert_contains(&told, "ratekeeper denials '~");
+    service.stop();
+}
+
 const SECRETS: &str = "domain: shop
 tenant: api_key
 descriptors:

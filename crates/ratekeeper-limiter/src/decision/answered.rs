@@ -29,7 +29,7 @@ pub struct Answered {
     /// True if this node admitted it from a lease, without asking the store.
     pub leased: bool,
     /// Hits of a post-paid bucket beyond its largest debt, which were not charged.
-    pub cut: u32,
+    pub cut: u64,
 }
 
 impl Answered {
@@ -61,7 +61,10 @@ impl Answered {
         };
         let is_kept = !request_allowed && step.charge == Charge::IfAllowed && found.fits();
         let kept = match is_kept {
-            true => u64::try_from(step.hits).unwrap_or(0),
+            // What it cut was not taken.
+            true => u64::try_from(step.hits)
+                .unwrap_or(0)
+                .saturating_sub(found.cut),
             false => 0,
         };
         let remaining = found.remaining.saturating_add(kept).min(most);

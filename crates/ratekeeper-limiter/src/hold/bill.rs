@@ -22,9 +22,7 @@ struct BillParts {
     /// The steps on limits that are paid afterwards.
     plan: Plan,
     /// The hits that each of them took.
-    reserved: u64,
-    /// True of each that gives nothing of them back.
-    keeps: SmallVec<[bool; 2]>,
+    taken: SmallVec<[u64; 2]>,
     /// The time of the decision by the store's clock.
     at: Timestamp,
 }
@@ -47,25 +45,20 @@ impl Bill {
         let snapshot = decision.snapshot();
         let answers = plan.answers(snapshot, verdicts);
         let budgets = answers.filter(|(step, ..)| is_budget(step));
-        let keeps: SmallVec<[bool; 2]> = budgets
-            .map(|(step, _, answered)| {
-                // What was reserved beyond the quota is forgotten, and must not be given back: who overdraws it again and
-                // again would never be denied.
-                step.limit.forgets_excess() && answered.remaining == 0
-            })
+        let taken: SmallVec<[u64; 2]> = budgets
+            .map(|(_, _, answered)| reserved.saturating_sub(answered.cut))
             .collect();
-        (!keeps.is_empty()).then(|| {
+        (!taken.is_empty()).then(|| {
             Self(Box::new(BillParts {
                 snapshot: decision.shared_snapshot(),
                 plan: plan.only(is_budget),
-                reserved,
-                keeps,
+                taken,
                 at: verdicts.at,
             }))
         })
     }
 
-    /// Charges `hits` to each budget, less what was reserved; what was reserved beyond that is given back. A charge that
+    /// Charges `hits` to each budget, less what was taken of it; what was taken beyond that is given back. A charge that
     /// the store does not answer is owed, whatever the failure mode. Done at once, unless there is a future to await.
     #[must_use = "a charge whose future is dropped may never be sent"]
     pub fn pay<S: Store>(
@@ -76,8 +69,7 @@ impl Bill {
         let BillParts {
             snapshot,
             mut plan,
-            reserved,
-            keeps,
+            taken,
             at,
         } = *self.0;
         let now = limiter.clock().now();
@@ -85,30 +77,54 @@ impl Bill {
         if let Some(meter) = limiter.meter().filter(|_| hits > 0) {
             plan.meter_spent(&snapshot, hits, now, meter);
         }
-        let due = hits.cast_signed() - reserved.cast_signed();
-        if due == 0 {
-            return None;
-        }
-        for (step, keeps) in plan.steps.iter_mut().zip(&keeps) {
-            step.hits = if due < 0 && *keeps { 0 } else { due };
+        for (step, taken) in plan.steps.iter_mut().zip(&taken) {
+            step.hits = hits.cast_signed() - taken.cast_signed();
             step.charge = Charge::Always;
             // It votes on nothing: what was used is charged.
             step.shadow = true;
         }
-        plan.renew(&snapshot, &limiter.load(), now);
-        let mut matched = MatchedCheck::new(Guard::from_inner(snapshot), now);
-        matched.plan = plan;
-        let extra = (due < 0).then(|| Extra {
+        // What is given back is never owed, so it goes apart.
+        let more = plan.only(|step| step.hits > 0);
+        let back = plan.only(|step| step.hits < 0);
+        let extra = Extra {
             taken_at: Some(at),
             ..Extra::default()
-        });
-        match limiter.send(&matched, extra.as_ref()) {
+        };
+        let paid = limiter.send_bill(&snapshot, more, None, now);
+        let given_back = limiter.send_bill(&snapshot, back, Some(extra), now);
+        (paid.is_some() || given_back.is_some()).then_some(async move {
+            if let Some(paid) = paid {
+                paid.await;
+            }
+            if let Some(given_back) = given_back {
+                given_back.await;
+            }
+        })
+    }
+}
+
+impl<S: Store> Limiter<S> {
+    /// Carries out the steps of `plan`, which was made by `snapshot`, as the limits are now.
+    fn send_bill(
+        self: &Arc<Self>,
+        snapshot: &Arc<Snapshot>,
+        mut plan: Plan,
+        extra: Option<Extra>,
+        now: Timestamp,
+    ) -> Option<impl Future<Output = ()> + Send + use<S>> {
+        plan.renew(snapshot, &self.load(), now);
+        if plan.steps.is_empty() {
+            return None;
+        }
+        let mut matched = MatchedCheck::new(Guard::from_inner(Arc::clone(snapshot)), now);
+        matched.plan = plan;
+        match self.send(&matched, extra.as_ref()) {
             Answer::Decided(ref verdicts) => {
-                limiter.paid(&matched, verdicts);
+                self.paid(&matched, verdicts);
                 None
             }
             Answer::Pending(mut ticket) => {
-                let limiter = Arc::clone(limiter);
+                let limiter = Arc::clone(self);
                 Some(async move {
                     let answer = (&mut ticket).await;
                     let verdicts = match answer {
@@ -122,9 +138,7 @@ impl Bill {
             }
         }
     }
-}
 
-impl<S: Store> Limiter<S> {
     /// Records what budgets answered to a charge. It is no decision, so it counts as none.
     fn paid(&self, matched: &MatchedCheck, verdicts: &Verdicts) {
         let snapshot = matched.decision.snapshot();

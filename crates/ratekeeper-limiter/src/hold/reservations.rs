@@ -61,8 +61,8 @@ pub struct ChargedOnce {
 /// The outcome of settling a reservation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settled {
-    /// Hits given back to each limit that still counts them, 0 if there is none. Of the hits of a `fixed`
-    /// descriptor, a cancel gives all back and a commit none.
+    /// The most hits given back to a limit that still counts them, 0 if there is none: of one that had no room for all that was
+    /// reserved, only what it took comes back. Of the hits of a `fixed` descriptor, a cancel gives all back and a commit none.
     pub given_back: u64,
     /// The number of limits that they were given back to, which still count the hits taken, or that were charged more.
     pub limits: usize,
@@ -75,7 +75,8 @@ pub struct Settled {
 impl<S: Store> CallerHolds<'_, S> {
     /// Takes `reserve.hits` for `check` now; the caller says later how many it needed.
     ///
-    /// Concurrency limits are left out, as in a check. A reservation that is neither committed nor
+    /// Concurrency limits are left out, as in a check. A limit that is paid afterwards and has less left takes what is left,
+    /// if it would otherwise [forget](Limit::reserving) what was used before. A reservation that is neither committed nor
     /// cancelled within its ttl stays charged in full: it is unknown whether the work was done.
     ///
     /// # Errors
@@ -149,23 +150,23 @@ impl<S: Store> CallerHolds<'_, S> {
     /// [`HoldError::Forgotten`].
     pub async fn commit(&self, token: &str, hits: u64) -> Result<Settled, HoldError> {
         let claim = self.limiter.open(self.name, Kind::Reservation, token)?;
-        if let Some(rest) = claim.hits.checked_sub(hits) {
-            let back = |part: &HoldPart, _: &Limit| if part.is_fixed { 0 } else { negative(rest) };
-            return self.limiter.settle_once(&claim, rest, rest, back).await;
-        }
-        let more = hits.min(MAX_COUNT) - claim.hits;
-        let pays = |part: &HoldPart, limit: &Limit| !part.is_fixed && limit.is_post_paid();
-        let charged = |part: &HoldPart, limit: &Limit| match pays(part, limit) {
-            true => more.cast_signed(),
-            false => 0,
+        let due = |part: &HoldPart, limit: &Limit| match part.is_fixed {
+            true => 0,
+            false => due(part, limit, hits),
         };
-        let now = self.limiter.clock().now();
-        let steps = self.limiter.load().settlement(&claim.parts, now, charged);
-        if steps.iter().all(|step| step.hits == 0) {
-            return Err(HoldError::TooMuch(claim.hits));
-        }
-        // No commit gives so much back.
-        self.limiter.settle_once(&claim, 0, !more, charged).await
+        let rest = match claim.hits.checked_sub(hits) {
+            Some(rest) => rest,
+            None => {
+                let now = self.limiter.clock().now();
+                let steps = self.limiter.load().settlement(&claim.parts, now, due);
+                if steps.iter().all(|step| step.hits == 0) {
+                    return Err(HoldError::TooMuch(claim.hits));
+                }
+                // No commit gives so much back.
+                !(hits.min(MAX_COUNT) - claim.hits)
+            }
+        };
+        self.limiter.settle_once(&claim, rest, due).await
     }
 
     /// Gives back all that was reserved, as if nothing had been requested.
@@ -175,7 +176,7 @@ impl<S: Store> CallerHolds<'_, S> {
     pub async fn cancel(&self, token: &str) -> Result<Settled, HoldError> {
         let claim = self.limiter.open(self.name, Kind::Reservation, token)?;
         self.limiter
-            .settle_once(&claim, claim.hits, u64::MAX, |part, _| negative(part.hits))
+            .settle_once(&claim, u64::MAX, |part, _| negative(part.hits))
             .await
     }
 
@@ -235,7 +236,6 @@ impl<S: Store> Limiter<S> {
     async fn settle_once(
         &self,
         claim: &Claim,
-        given_back: u64,
         content: u64,
         hits: impl Fn(&HoldPart, &Limit) -> i64,
     ) -> Result<Settled, HoldError> {
@@ -275,12 +275,12 @@ impl<S: Store> Limiter<S> {
             };
             step.hits > 0 || step.hits < 0 && step.limit.still_counts(claim.taken_at, &at)
         };
-        let limits = steps.iter().filter(counts).count();
-        // Of what no limit counts, such as hits that passed while the store was away, nothing is.
-        let given_back = if limits == 0 { 0 } else { given_back };
+        // Of what no limit counts, such as hits that passed while the store was away, nothing is given back.
+        let counting = || steps.iter().filter(counts);
+        let given_back = counting().map(|step| step.hits.min(0).unsigned_abs()).max();
         Ok(Settled {
-            given_back,
-            limits,
+            given_back: given_back.unwrap_or(0).min(claim.hits),
+            limits: counting().count(),
             limits_gone: claim.parts.len() - steps.len(),
             is_repeat,
         })
@@ -301,6 +301,15 @@ impl<S: Store> Limiter<S> {
     fn settlement_id(&self, id: u128, at: u64) -> u128 {
         let texts: [&[u8]; 2] = [&id.to_be_bytes(), &at.to_be_bytes()];
         self.sealer().hash("settle", &texts)
+    }
+}
+
+/// The hits that `part` is charged, or given back if negative, of which `used` were needed.
+fn due(part: &HoldPart, limit: &Limit, used: u64) -> i64 {
+    match part.hits.checked_sub(used) {
+        Some(rest) => negative(rest),
+        None if limit.is_post_paid() => used.min(MAX_COUNT).cast_signed() - part.hits.cast_signed(),
+        None => 0,
     }
 }
 

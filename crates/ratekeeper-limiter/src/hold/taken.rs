@@ -18,6 +18,14 @@ pub(super) struct TakenPart {
     pub(super) window: Micros,
 }
 
+impl TakenPart {
+    /// The part without the hits that were cut off it.
+    fn without(mut self, cut: u64) -> Self {
+        self.part.hits = self.part.hits.saturating_sub(cut);
+        self
+    }
+}
+
 impl Plan {
     /// The parts that an allowed request took of the limits that `is_part` selects.
     pub(super) fn taken(
@@ -35,7 +43,9 @@ impl Plan {
                     && step.hits > 0
                     && is_part(step)
             });
-        let part = |(step, source, _): (&Step, LimitSource, Answered)| part(snapshot, step, source);
+        let part = |(step, source, answered): (&Step, LimitSource, Answered)| {
+            part(snapshot, step, source).map(|taken| taken.without(answered.cut))
+        };
         answers.filter_map(part).collect()
     }
 
@@ -69,7 +79,7 @@ impl Plan {
                 is_rate && is_taken && !is_kept
             });
         let taken = answers.filter_map(|(step, source, answered)| {
-            let part = part(snapshot, step, source)?.part;
+            let part = part(snapshot, step, source)?.without(answered.cut).part;
             let is_turn = step.limit.algorithm().has_turns();
             let span = step.limit.span(part.hits);
             let ends_after = Micros::new(answered.delay.get() + span.get());

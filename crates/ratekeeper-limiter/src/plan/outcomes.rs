@@ -9,6 +9,7 @@ use crate::decision::{
     Answered, Binding, Code, DescriptorAnswer, Policies, Policy, ShadowDenial, ShadowDenials,
     Statuses,
 };
+use crate::purpose::is_reserve;
 use crate::stats::{RuleAnswer, RuleStats};
 use crate::usage::{Counted, UsageMeter};
 use crate::{LimitSource, Snapshot};
@@ -310,7 +311,7 @@ fn record(
     // What a region has borrowed is beyond its own.
     let remaining = answered.remaining.min(capacity);
     stats.record(answer, remaining, capacity);
-    if answered.cut > 0 {
+    if answered.cut > 0 && !is_reserve(step) {
         stats.record_cut(answered.cut);
     }
     if let Some(detail) = detail {

@@ -7,7 +7,7 @@ use ratekeeper_core::{Micros, Mode, Timestamp};
 use ratekeeper_limiter::{Answered, LimitSource, Limiter, LimiterOptions, MAX_HITS};
 use ratekeeper_rules::{RuleIndex, RuleSet};
 use ratekeeper_store::memory::{MemoryError, MemoryStore};
-use ratekeeper_store::{Charge, Extra, Request, Step, Store as _};
+use ratekeeper_store::{Charge, Extra, Request, Step, StepOutcome, Store as _};
 use smallvec::SmallVec;
 
 use super::options::{CostOptions, CostWeights, PayWay};
@@ -137,11 +137,9 @@ impl Ledger {
         if !allowed {
             return;
         }
-        let shares: SmallVec<[BudgetCharge; 4]> = seen.into_iter().map(|seen| seen.share).collect();
-        let charges = shares
-            .iter()
-            .map(|share| share.step_of(share.charged.cast_signed()));
-        self.charge(charges.collect(), now, now);
+        let mut shares: SmallVec<[BudgetCharge; 4]> =
+            seen.into_iter().map(|seen| seen.share).collect();
+        self.reserve(&mut shares, now);
         if self.in_flight.len() >= IN_FLIGHT_MAX {
             self.end_first();
         }
@@ -181,11 +179,34 @@ impl Ledger {
         self.add_minute(&stream);
     }
 
+    /// Charges what each budget is to have at the beginning, as far as it takes that.
+    fn reserve(&self, shares: &mut SmallVec<[BudgetCharge; 4]>, now: Timestamp) {
+        let mut charging: SmallVec<[&mut BudgetCharge; 4]> = shares
+            .iter_mut()
+            .filter(|share| share.charged > 0)
+            .collect();
+        let steps = charging.iter().map(|share| Step {
+            limit: share.step.limit.reserving(),
+            ..share.step_of(share.charged.cast_signed())
+        });
+        let outcomes = self.charge(steps.collect(), now, now);
+        for (share, outcome) in charging.iter_mut().zip(&outcomes) {
+            if let StepOutcome::Counted(outcome) = outcome {
+                share.charged = share.charged.saturating_sub(outcome.cut);
+            }
+        }
+    }
+
     /// Carries out steps with hits: those that are negative give back what was taken at `began`.
-    fn charge(&self, mut steps: SmallVec<[Step; 4]>, began: Timestamp, now: Timestamp) {
+    fn charge(
+        &self,
+        mut steps: SmallVec<[Step; 4]>,
+        began: Timestamp,
+        now: Timestamp,
+    ) -> SmallVec<[StepOutcome; 4]> {
         steps.retain(|step| step.hits != 0);
         if steps.is_empty() {
-            return;
+            return SmallVec::new();
         }
         let extra = Extra {
             taken_at: Some(began),
@@ -195,8 +216,9 @@ impl Ledger {
             extra: Some(&extra),
             ..Request::new(&steps, Mode::default(), now)
         };
-        // Memory answers at once; nothing depends on the answer, as each call is decided by a look.
-        let ratekeeper_store::Answer::Decided(_) = self.limiter.store().decide(&request);
+        // Memory answers at once. No call depends on it, as each one is decided by a look.
+        let ratekeeper_store::Answer::Decided(verdicts) = self.limiter.store().decide(&request);
+        verdicts.outcomes
     }
 
     fn count(&mut self, seen: &[Seen], asked: &Asked<'_>, now: Timestamp) {

@@ -230,7 +230,8 @@ async fn joined(
     let now = app.limiter.clock().now();
     let entry = || entry_of(&named, place, &snapshot);
     let key = keys.first().map(|key| (*key).to_owned()).or_else(entry);
-    let tenant = shown(&found, record.as_ref(), key.as_deref());
+    let asked = || asked(&named, &snapshot);
+    let tenant = shown(&found, record.as_ref(), key.as_deref()).unwrap_or_else(asked);
     let quotas = record.map(|record| {
         let document = TenantDocument::of(&record, None, snapshot.rules(), now);
         document.with_own(&record)
@@ -326,12 +327,30 @@ fn entry_of(named: &Named, place: Option<(&Domain, &str)>, snapshot: &Snapshot) 
     })
 }
 
-/// The tenant as people know it.
-fn shown(found: &Found, record: Option<&TenantRecord>, key: Option<&str>) -> String {
+/// The tenant as people know it; None if nothing is known of it.
+fn shown(found: &Found, record: Option<&TenantRecord>, key: Option<&str>) -> Option<String> {
     match (found.groups.first(), record) {
-        (Some(group), _) => group.tenant.clone(),
-        (None, Some(record)) => record.id.shown.clone(),
-        (None, None) => value_of(key.unwrap_or_default()).to_owned(),
+        (Some(group), _) => Some(group.tenant.clone()),
+        (None, Some(record)) => Some(record.id.shown.clone()),
+        (None, None) => key.map(|key| value_of(key).to_owned()),
+    }
+}
+
+/// The tenant by the name that was asked for: by its fingerprint where that may be a secret, which belongs into no history of
+/// commands.
+fn asked(named: &Named, snapshot: &Snapshot) -> String {
+    let Named::Value(text) = named else {
+        return String::new();
+    };
+    let rules = snapshot.rules();
+    let has_secrets = |domain: &Domain| {
+        let own = rules.rules().iter();
+        let mut own = own.filter(|rule| *rule.domain == *domain.name());
+        own.any(|rule| rule.path.iter().any(|key| domain.is_secret(key)))
+    };
+    match rules.domains().any(has_secrets) {
+        true => snapshot.fingerprint(text),
+        false => text.clone(),
     }
 }
 

@@ -153,7 +153,8 @@ impl Call {
                 | u8::from(part.shadow) << 1
                 | u8::from(part.quota_mode) << 2
                 | u8::from(is_first) << 3
-                | u8::from(part.limit.is_post_paid()) << 4;
+                | u8::from(part.limit.is_post_paid()) << 4
+                | u8::from(part.limit.is_reserving()) << 5;
             self.plan
                 .extend_from_slice(&[part.params.algorithm.code(), flags]);
             let params = part.params.in_generation(self.generation);

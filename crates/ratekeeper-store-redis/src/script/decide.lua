@@ -12,7 +12,7 @@
 --                 B extras (1 permit, 2 once, 4 taken at, 8 forget), H steps, H runs;
 --                 permit: c16 id, B act (1 acquire, 2 renew, 3 release); once: d until (below 0: so long from now), c8 content; taken at: d time;
 --                 for each step:  B algorithm, B flags (1 charged always, 2 shadow, 4 quota mode, 8 the first step of
---                                 its descriptor, 16 post-paid), 5 x d parameters;
+--                                 its descriptor, 16 post-paid, 32 of that as far as there is room), 5 x d parameters;
 --                 for each run:   I4 requests, then for each step d hits.
 --                 Plain: no counter twice, all hits positive, no step charged always, none in quota mode.
 --
@@ -727,6 +727,9 @@ while at <= size do
           if moves and (raw or hits > 0) then
             local room, settle, s1, s2, s3, s4, value, expiry
             --@ read
+            if flags[step] >= 32 then
+              hits = min(hits, max(0, floor(room)))
+            end
             --@ charge
             raws[key], values[key], expiries[key] = value, value, expiry
             if opened[key] then

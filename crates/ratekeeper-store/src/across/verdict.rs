@@ -98,16 +98,16 @@ pub(super) fn give_back<P: Partitions>(
     for (number, (step, outcome)) in steps.iter().zip(&verdicts.outcomes).enumerate() {
         let is_permit = step.limit.algorithm().holds_permits();
         let mut returned = 0;
-        if verdicts.allowed && takes(step, outcome) {
+        if let Some(taken) = taken(step, outcome).filter(|_| verdicts.allowed) {
             if is_permit && leg.permit.is_none() {
                 // Permits without an id can only expire.
-                partitions.stranded(leg.partition, step.hits.unsigned_abs());
+                partitions.stranded(leg.partition, taken);
                 continue;
             }
-            hits += step.hits.unsigned_abs();
+            hits += taken;
             match is_permit {
                 true => permit = leg.permit,
-                false => returned = -step.hits,
+                false => returned = -taken.cast_signed(),
             }
         } else if forgets.is_none() || (is_permit && number > 0) {
             // An idempotent request is recorded under its first step, also in every partition into
@@ -159,8 +159,11 @@ pub(super) fn strand<P: Partitions>(partitions: &P, partition: Partition, steps:
     }
 }
 
-/// Returns true if an allowed part has taken the step's hits, which a denied request must not.
-fn takes(step: &Step, outcome: &StepOutcome) -> bool {
-    let is_counted = matches!(outcome, StepOutcome::Counted(outcome) if outcome.fits());
-    step.hits > 0 && step.charge == Charge::IfAllowed && is_counted
+/// The hits of the step that an allowed part has taken, and a denied request must not; None if it took none.
+fn taken(step: &Step, outcome: &StepOutcome) -> Option<u64> {
+    let StepOutcome::Counted(outcome) = outcome else {
+        return None;
+    };
+    let is_taken = step.hits > 0 && step.charge == Charge::IfAllowed && outcome.fits();
+    is_taken.then(|| step.hits.unsigned_abs().saturating_sub(outcome.cut))
 }

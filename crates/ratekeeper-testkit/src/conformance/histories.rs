@@ -42,6 +42,7 @@ pub fn equals_the_pure_steps<S: Store>(make: impl Fn() -> S) {
         .chain(every_limit(70_000))
         .chain(every_budget(6))
         .chain(every_budget(70_000))
+        .chain(every_budget(6).map(|limit| limit.reserving()))
         .collect();
     let history = prop::collection::vec(request(limits.len()), 1..40);
     let config = Config {
@@ -99,7 +100,7 @@ impl Drawn {
             descriptor += u16::from(drawn.next_descriptor);
             Step {
                 hits: drawn.hits,
-                charge: if drawn.always || limits[drawn.counter].is_post_paid() {
+                charge: if drawn.always || is_paid(&limits[drawn.counter]) {
                     Charge::Always
                 } else {
                     Charge::IfAllowed
@@ -131,6 +132,11 @@ impl Drawn {
         }
         steps
     }
+}
+
+/// True of a limit whose hits were used before anybody asked.
+const fn is_paid(limit: &Limit) -> bool {
+    limit.is_post_paid() && !limit.is_reserving()
 }
 
 /// A minimal store, neither fast nor small.

@@ -1,6 +1,6 @@
 //! One counter at a time.
 
-use ratekeeper_core::{Micros, Timestamp, Verdict};
+use ratekeeper_core::{Algorithm, Bounds, Limit, LimitSpec, Micros, Timestamp, Verdict};
 use ratekeeper_store::{Step, Store};
 
 use super::{NOW, every_limit, every_rate, name, one, remaining, step, taking};
@@ -50,6 +50,38 @@ pub fn oversized_hits_are_never_admitted<S: Store>(make: impl Fn() -> S) {
         assert_eq!(outcome.verdict, Verdict::Never, "{}", name(&limit));
         assert_eq!(remaining(&store, NOW, oversized), 5, "{}", name(&limit));
     }
+}
+
+/// The edges that a step brings along count, not those of a window as long; a store with a clock of its own knows the next.
+pub fn a_calendar_window_ends_at_its_edge<S: Store>(make: impl Fn() -> S) {
+    let store = make();
+    let month = LimitSpec {
+        calendar: true,
+        ..LimitSpec::new(Algorithm::FixedWindow, 3, Micros::from_secs(31 * 86_400))
+    };
+    let limit = Limit::try_new(month).expect("a valid limit");
+    let minute = NOW.as_micros() / 60_000_000;
+    let edge = |minutes: u64| Timestamp::from_micros((minute + minutes) * 60_000_000);
+    let bounds = Bounds {
+        start: Timestamp::from_micros((minute - 20_000) * 60_000_000),
+        end: edge(1),
+        next_end: edge(30_000),
+    };
+    let step = Step {
+        calendar: Some(bounds),
+        ..step(&limit, 0)
+    };
+    for left in [2, 1, 0] {
+        assert_eq!(one(&store, NOW, step).1.remaining, left);
+    }
+    let wait = edge(1).since(NOW);
+    let (allowed, denied) = one(&store, NOW, step);
+    assert_eq!((allowed, denied.retry_after), (false, wait));
+    let early = NOW.after(Micros::new(wait.get() - 1));
+    assert!(!one(&store, early, step).0);
+    let (allowed, next) = one(&store, edge(1), step);
+    assert_eq!((allowed, next.remaining), (true, 2));
+    assert_eq!(next.full_after, edge(30_000).since(edge(1)));
 }
 
 /// A limit of 0 blocks everything; a peek is still allowed.

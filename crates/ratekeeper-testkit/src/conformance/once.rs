@@ -75,6 +75,27 @@ pub fn an_id_stands_for_one_request<S: Store>(make: impl Fn() -> S) {
     assert_eq!(remaining(&store, NOW, step(&limit, 1)), 5);
 }
 
+/// A request that undoes another deletes its record: repeated, it takes its hits again, and not for nothing.
+pub fn an_undone_request_is_carried_out_again<S: Store>(make: impl Fn() -> S) {
+    let store = make();
+    for (number, limit) in (0..).zip(every_rate(5)) {
+        let take = taking(2, &limit, number);
+        let id = u128::from(number) + 1;
+        let first = with(&store, NOW, once(id), &[take]);
+        assert_eq!(first.execution, Execution::Now, "{}", name(&limit));
+        let undo = Extra {
+            forgets: Some(id),
+            taken_at: Some(first.at),
+            ..Extra::default()
+        };
+        with(&store, NOW, undo, &[Step { hits: -2, ..take }]);
+        assert_eq!(remaining(&store, NOW, take), 5, "{}", name(&limit));
+        let again = with(&store, NOW, once(id), &[take]);
+        assert_eq!(again.execution, Execution::Now, "{}", name(&limit));
+        assert_eq!(remaining(&store, NOW, take), 3, "{}", name(&limit));
+    }
+}
+
 /// The same content is not a repeat if its steps have changed with the rules: neither with more
 /// steps nor with fewer.
 pub fn other_steps_are_no_repeat<S: Store>(make: impl Fn() -> S) {

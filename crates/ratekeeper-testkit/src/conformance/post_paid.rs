@@ -111,3 +111,27 @@ pub fn a_thousand_charges_count_each<S: Store>(make: impl Fn() -> S) {
         assert_eq!(remaining(&store, NOW, charges[0]), 0, "{}", name(&limit));
     }
 }
+
+/// However much is reserved, what it took can be given back, and what was used before still counts.
+pub fn a_reservation_leaves_what_was_used<S: Store>(make: impl Fn() -> S) {
+    let store = make();
+    for (number, limit) in (0..).zip(every_budget(1_000)) {
+        let (_, used) = one(&store, NOW, charging(990, &limit, number));
+        assert_eq!(used.remaining, 10, "{}", name(&limit));
+        for hits in [4, 10, 11, 5_000, 60_000] {
+            let reserve = taking(hits, &limit.reserving(), number);
+            let (allowed, reserved) = one(&store, NOW, reserve);
+            let left = 10_u64.saturating_sub(hits.unsigned_abs());
+            assert!(allowed, "{} of {}", hits, name(&limit));
+            assert_eq!(reserved.remaining, left, "{} of {}", hits, name(&limit));
+            assert_eq!(one(&store, NOW, reserve).0, left > 0, "{}", name(&limit));
+            if left > 0 {
+                one(&store, NOW, taking(-hits, &limit, number));
+            }
+            let taken = hits - i64::try_from(reserved.cut).expect("small");
+            one(&store, NOW, taking(-taken, &limit, number));
+            let left = remaining(&store, NOW, charging(0, &limit, number));
+            assert_eq!(left, 10, "{} of {}", hits, name(&limit));
+        }
+    }
+}
