@@ -137,7 +137,7 @@ fn denials_of_one_subject_have_as_much_room_as_those_of_many() {
         let steps = |caller| [shared, &[of_caller(caller)]].concat();
         (0..CALLERS).for_each(|caller| keep(&denied, &shard, &steps(caller), now));
         let answered = (0..CALLERS).filter(|caller| is_answered(&denied, &steps(*caller), now));
-        assert_eq!(answered.count(), CALLERS as usize);
+        assert_eq!(answered.count() as u64, CALLERS);
     }
 }
 
@@ -148,12 +148,12 @@ fn denials_that_are_over_make_room_for_others() {
     let most = (PARTS * DENIALS_MAX) as u64;
     // Callers that never come back fill every part.
     (0..2 * most).for_each(|caller| keep(&denied, &shard, &[step(&limit, caller)], first));
-    assert_eq!(denied.kept.load(Ordering::Relaxed), most as usize);
+    assert_eq!(denied.kept.load(Ordering::Relaxed) as u64, most);
     let later = first + MAX;
     let others = 2 * most..2 * most + most / 2;
     let steps = |caller| [step(&limit, caller)];
     { others.clone() }.for_each(|caller| keep(&denied, &shard, &steps(caller), later));
     let answered = { others }.filter(|caller| is_answered(&denied, &steps(*caller), later));
-    assert_eq!(answered.count(), most as usize / 2);
-    assert_eq!(denied.kept.load(Ordering::Relaxed), most as usize);
+    assert_eq!(answered.count() as u64, most / 2);
+    assert_eq!(denied.kept.load(Ordering::Relaxed) as u64, most);
 }
