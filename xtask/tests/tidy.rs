@@ -55,7 +55,11 @@ fn dependencies(package: &Value) -> BTreeSet<&str> {
 fn no_profile_has_a_panic_end_the_process() {
     let manifest = read("Cargo.toml");
     assert!(manifest.contains("[profile.release]"));
-    let sets_panic = |line: &&str| line.split('=').next().is_some_and(|key| key.trim() == "panic");
+    let sets_panic = |line: &&str| {
+        line.split('=')
+            .next()
+            .is_some_and(|key| key.trim() == "panic")
+    };
     assert_eq!(manifest.lines().find(sets_panic), None);
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  id (2 words) | end (us) | content | at (us) | outcomes << 1, 1 if it was allowed | outcome*
-//!  outcome      kind | verdict << 8 | cut << 32, and of a counter the remaining hits and four times (us)
+//!  outcome      kind | verdict << 8, and of a counter the remaining hits, those that were cut, and four times (us)
 //! ```
 
 use std::ops::Bound;
@@ -148,8 +148,9 @@ fn encode(outcome: &StepOutcome, out: &mut Vec<u8>) -> bool {
         Verdict::Never => 2,
     };
     let counted = [
-        COUNTED | verdict << 8 | u64::from(outcome.cut) << 32,
+        COUNTED | verdict << 8,
         outcome.remaining,
+        outcome.cut,
         outcome.reset_after.get(),
         outcome.full_after.get(),
         outcome.retry_after.get(),
@@ -167,13 +168,13 @@ fn decode(words: &mut Words<'_>) -> Option<StepOutcome> {
         FULL_DENIED => return Some(StepOutcome::Full(FullMode::Deny)),
         _ => return None,
     }
-    let verdict = match head >> 8 & 0xff {
+    let verdict = match head >> 8 {
         0 => Verdict::Fits,
         1 => Verdict::Later,
         2 => Verdict::Never,
         _ => return None,
     };
-    let remaining = words.next()?;
+    let (remaining, cut) = (words.next()?, words.next()?);
     let mut time = || words.next().map(Micros::new);
     Some(StepOutcome::Counted(Outcome {
         verdict,
@@ -182,7 +183,7 @@ fn decode(words: &mut Words<'_>) -> Option<StepOutcome> {
         full_after: time()?,
         retry_after: time()?,
         delay: time()?,
-        cut: u32::try_from(head >> 32).ok()?,
+        cut,
     }))
 }
 
@@ -200,7 +201,7 @@ mod tests {
                 full_after: Micros::new(3),
                 retry_after: Micros::MAX,
                 delay: Micros::new(5),
-                cut: u32::MAX,
+                cut: u64::MAX,
             })
         };
         let record = Record {
