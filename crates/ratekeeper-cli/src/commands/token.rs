@@ -23,8 +23,9 @@ pub(super) fn run(command: &Token) -> Result<ExitCode> {
 fn create(name: &str, role: Role, place: &TokenPlace) -> Result<ExitCode> {
     let place = TokenStore::of(place)?;
     let is_first = !place.is_required()?;
-    let secret = place.create(name, role)?;
-    output::print(&format!("{secret}\n"))?;
+    place.create(name, role, |secret| {
+        Ok(output::print(&format!("{secret}\n"))?)
+    })?;
     let role = role.name();
     output::complain(&format!(
         "ratekeeper: this is the token of {name} ({role}); it is shown only now. It counts on {}",

@@ -11,6 +11,7 @@ use serde_json::Value;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// A token that was never made.
@@ -119,6 +120,33 @@ fn tokens_count_on_every_node(fleet: &Fleet) {
     assert_eq!((status(&a, ""), status(&b, "")), (401, 401));
     // A row of the audit trail for each change.
     assert_eq!(fleet.verified(), 4);
+}
+
+/// The nodes may take seconds, and the token cannot be shown again.
+#[test]
+fn a_token_is_shown_before_the_nodes_are_waited_for() {
+    let fleet = Fleet::sqlite();
+    let mut a = node(&fleet, "a");
+    let _first = created(&fleet, "ann", "admin");
+    wait_for_version(&a, 1);
+    a.process.pause();
+    let url = fleet.database.url();
+    let args = [
+        "token", "create", "bob", "--role", "viewer", "--quotas", &url,
+    ];
+    let mut command = ratekeeper(fleet.folder.path(), &args);
+    command.env("RATEKEEPER_TENANT_KEY", KEY);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut create = command.spawn().expect("the binary starts");
+    let mut lines = BufReader::new(create.stdout.take().expect("a pipe")).lines();
+    let secret = lines.next().expect("a line").expect("it can be read");
+    create.kill().expect("it is there");
+    let rest = create.wait_with_output().expect("it ends");
+    // It names the nodes that it has waited for in vain.
+    assert_eq!(String::from_utf8_lossy(&rest.stderr), "");
+    a.process.resume();
+    wait_for_version(&a, 2);
+    assert_eq!(status(&a, &secret), 200);
 }
 
 /// Revocations that are timed.

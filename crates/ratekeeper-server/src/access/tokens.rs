@@ -7,6 +7,7 @@ mod admin_token;
 
 use std::fs::File;
 use std::io;
+use std::io::ErrorKind::{NotADirectory, NotFound};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -254,10 +255,12 @@ impl Tokens {
     /// Returns true if there is a token, or was one, or the folder does not tell.
     #[must_use]
     pub fn is_required(&self) -> bool {
-        let is_there = |name| {
-            let found = std::fs::symlink_metadata(self.folder.join(name));
+        let is_there = |name| match std::fs::symlink_metadata(self.folder.join(name)) {
+            Ok(_) => true,
+            // There is no folder, or a file in its place.
+            Err(error) if matches!(error.kind(), NotFound | NotADirectory) => false,
             // A folder that cannot be looked into is no open door.
-            found.map_or_else(|error| error.kind() != io::ErrorKind::NotFound, |_| true)
+            Err(_) => true,
         };
         is_there(MARKER) || is_there(self.file)
     }
@@ -432,6 +435,9 @@ mod tests {
         std::os::unix::fs::symlink(&around, &around).expect("it is made");
         assert!(Tokens::new(&around).is_required());
         assert!(!Tokens::new(&folder.path().join("missing")).is_required());
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").expect("it is written");
+        assert!(!Tokens::new(&file).is_required());
     }
 
     #[test]

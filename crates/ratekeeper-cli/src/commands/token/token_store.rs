@@ -74,10 +74,16 @@ impl TokenStore {
         }
     }
 
-    pub(super) fn create(&self, name: &str, role: Role) -> Result<String> {
+    /// Creates a token, and passes it to `show` as soon as it counts.
+    pub(super) fn create(
+        &self,
+        name: &str,
+        role: Role,
+        show: impl FnOnce(&str) -> Result<()>,
+    ) -> Result<()> {
         match self {
-            Self::Fleet(fleet) => fleet.create(name, role),
-            Self::Node(node) => Ok(node.tokens.create(name, role)?),
+            Self::Fleet(fleet) => fleet.create(name, role, show),
+            Self::Node(node) => show(&node.tokens.create(name, role)?),
         }
     }
 
@@ -115,15 +121,17 @@ impl Node {
 }
 
 impl Fleet {
-    fn create(&self, name: &str, role: Role) -> Result<String> {
+    fn create(&self, name: &str, role: Role, show: impl FnOnce(&str) -> Result<()>) -> Result<()> {
         let (token, secret) = AdminToken::generate(name, role)?;
         let token = FleetToken::from(token);
         let editor = self.editor();
-        let confirmed = self.with_store(async move |store| {
+        let (shown, confirmed) = self.with_store(async move |store| {
             let version = store.create_token(&token, &editor).await?;
-            Ok(Confirmations::wait(&store, version).await)
+            // Before the wait: whoever ends the command meanwhile could never see it.
+            let shown = show(&secret);
+            Ok((shown, Confirmations::wait(&store, version).await))
         })?;
-        // From here on it is there, and cannot be shown again.
+        shown?;
         match confirmed.map(|confirmed| confirmed.late().join(", ")) {
             Ok(late) if late.is_empty() => {}
             Ok(late) => output::complain(&format!("ratekeeper: not yet accepted by {late}")),
@@ -131,7 +139,7 @@ impl Fleet {
                 output::complain(&format!("ratekeeper: the nodes cannot be asked: {why:#}"));
             }
         }
-        Ok(secret)
+        Ok(())
     }
 
     fn list(&self) -> Result<Vec<Listed>> {
