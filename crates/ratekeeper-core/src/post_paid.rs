@@ -113,10 +113,17 @@ impl Limit {
     /// exceeds it takes no more of them than are left, and tells the rest as [cut](Outcome::cut). All others stay as they are.
     #[must_use]
     pub const fn reserving(&self) -> Self {
-        let kind = match self.kind {
-            Kind::PostPaid(PostPaid::EqualCount(cut)) => PostPaid::ReservingCount(cut),
-            Kind::PostPaid(PostPaid::SlidingLog) => PostPaid::ReservingLog,
-            _ => return *self,
+        let Kind::PostPaid(kind) = self.kind else {
+            return *self;
+        };
+        let kind = match kind {
+            PostPaid::EqualCount(cut) => PostPaid::ReservingCount(cut),
+            PostPaid::SlidingLog => PostPaid::ReservingLog,
+            PostPaid::FixedWindow
+            | PostPaid::SlidingWindow(_)
+            | PostPaid::ReservingCount(_)
+            | PostPaid::ReservingLog
+            | PostPaid::Bucket(..) => return *self,
         };
         self.with_kind(Kind::PostPaid(kind))
     }

@@ -283,7 +283,7 @@ fn a_bill_that_times_out_waits_for_what_was_charged() {
     }
 }
 
-/// Where a counter is kept is for the rules to say that are in force when it is charged.
+/// The rules that are in force when a counter is charged say where it is kept.
 #[test]
 fn a_bill_is_paid_as_the_rules_say_by_then() {
     let limiter = limiter();

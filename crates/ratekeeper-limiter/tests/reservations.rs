@@ -147,7 +147,7 @@ fn a_cancel_gives_back_what_was_taken() {
     }
 }
 
-/// What an answer used, and how it asked for that: hits to reserve and hits used.
+/// Calls: the hits that each reserves, and those that it uses.
 fn calls() -> impl Strategy<Value = Vec<(u64, u64)>> {
     let hits = || prop_oneof![1..50_u64, 1..600_u64, 1..20_000_u64];
     let used = prop_oneof![0..50_u64, 0..600_u64, 0..2_000_u64];

@@ -43,7 +43,7 @@ impl BulkFormat {
         }
     }
 
-    /// What stands in a file that is not empty, in words.
+    /// The content of a file that is not empty, in words.
     const fn example(self) -> &'static str {
         match self {
             Self::JsonLines => {

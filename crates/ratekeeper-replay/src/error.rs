@@ -5,7 +5,6 @@ use std::io;
 use ratekeeper_rules::{RuleSet, SERVICE_LEVELS};
 use ratekeeper_store::memory::MemoryError;
 
-use crate::cost::ColumnFault;
 use crate::input::Log;
 
 /// The reason why a replay cannot run, or cannot continue.
@@ -54,6 +53,14 @@ pub enum ReplayError {
         /// The names of the domains.
         known: String,
     },
+}
+
+/// The mistake in the first line of a trace.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("its first line names no column {missing}; it has: {known}")]
+pub struct ColumnFault {
+    pub(crate) missing: String,
+    pub(crate) known: String,
 }
 
 impl ReplayError {

@@ -34,11 +34,11 @@ mod time;
 mod top;
 
 pub use cost::{
-    BudgetReport, ColumnFault, CostOptions, CostReplay, CostReport, CostWeights, MinuteReport,
-    PayWay, Split, TokenCounts, WayReport,
+    BudgetReport, CostOptions, CostReplay, CostReport, CostWeights, MinuteReport, PayWay, Split,
+    TokenCounts, WayReport,
 };
 pub use descriptors::{Descriptors, DescriptorsError};
-pub use error::ReplayError;
+pub use error::{ColumnFault, ReplayError};
 pub use fields::{Fields, FieldsError};
 pub use input::{LINE_BYTES_MAX, Log};
 pub use options::{CompareWith, ReplayOptions};

@@ -31,7 +31,7 @@ struct Stores {
     asked: AtomicU64,
     /// The number of an unavailable partition, 0 for none.
     away: AtomicU64,
-    /// What a partition knows without being asked, and its number.
+    /// The number of a partition, and its answer that is known without asking it.
     known: Mutex<Option<(u8, Verdicts)>>,
     stranded: AtomicU64,
     rests: Mutex<Vec<Rest<Spread>>>,

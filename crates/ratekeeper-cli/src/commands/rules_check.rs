@@ -79,7 +79,7 @@ struct Told {
     tenants: Option<PathBuf>,
 }
 
-/// What the flags say and, if they name settings, those say besides: what `serve` would go by.
+/// The flags and, if they name a settings file, what that says besides: `serve` reads the same.
 fn told(args: &RulesCheck) -> Result<Told> {
     let Some(config) = &args.config else {
         return Ok(Told {

@@ -629,7 +629,7 @@ fn a_misspelt_name_is_explained_with_the_nearest() {
     assert!(!secret.out.contains("secret-key"), "{}", secret.out);
 }
 
-/// What `serve` reads with the same settings.
+/// It accepts and refuses as `serve` does with the same settings.
 #[test]
 fn a_check_goes_by_the_settings_that_decide_how_rules_are_read() {
     let folder = tempdir().expect("a folder can be made");

@@ -24,7 +24,6 @@ use trace::{Columns, Descriptors};
 
 pub use options::{CostOptions, CostWeights, PayWay};
 pub use report::{BudgetReport, CostReport, MinuteReport, Split, TokenCounts, WayReport};
-pub use trace::ColumnFault;
 
 /// Replays traces of calls through the budgets of a domain, at the times in the traces. Nothing is random: the same trace
 /// gives the same report.

@@ -1,7 +1,6 @@
 //! The lines of a trace: CSV with a first line that names the columns.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use memchr::memchr2;
 use ratekeeper_core::{MAX_COUNT, Timestamp};
@@ -10,6 +9,7 @@ use ratekeeper_rules::{Domain, Entry, RuleSet};
 use smallvec::SmallVec;
 
 use super::CostOptions;
+use crate::error::ColumnFault;
 use crate::record::MalformedLine;
 use crate::time;
 
@@ -40,25 +40,6 @@ pub(crate) struct Row {
     pub(crate) output: u64,
     /// The values of the columns that descriptors name, in the order of [`Descriptors::columns`].
     values: SmallVec<[Box<str>; 2]>,
-}
-
-/// The mistake in the first line of a trace.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ColumnFault {
-    missing: String,
-    known: String,
-}
-
-impl std::error::Error for ColumnFault {}
-
-impl fmt::Display for ColumnFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { missing, known } = self;
-        write!(
-            f,
-            "its first line names no column {missing}; it has: {known}"
-        )
-    }
 }
 
 /// The places of the columns.

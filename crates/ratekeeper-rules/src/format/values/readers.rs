@@ -215,7 +215,7 @@ pub(super) fn period(key: &str, node: &Node, report: &mut Report<'_>) -> Option<
             Ok(_) => (AT_LEAST.to_owned(), help()),
             Err(why) => (
                 no_duration(key, &why).0,
-                match scalar.text.parse::<u64>() {
+                match scalar.text.parse::<i64>() {
                     Ok(meant) if meant > 0 => Some(format!(
                         "write `{key}: {meant}`, without quotes, or `{key}: {meant}s`"
                     )),
