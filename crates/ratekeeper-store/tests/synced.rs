@@ -24,7 +24,8 @@ fn limit(algorithm: Algorithm, quota: u64, sub_windows: Option<u32>) -> Limit {
 fn step(limit: Limit, number: u64) -> Step {
     let key = CounterKey {
         subject: number,
-        identity: number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+        // As spread as a hash.
+        identity: number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32),
     };
     Step {
         sync: INTERVAL,
@@ -73,14 +74,22 @@ fn time(now: u64) -> Timestamp {
 
 /// Carries out the turns of a node that are due; how many.
 fn sync(node: &SyncedCounters, number: usize, shared: &mut Shared, now: u64) -> usize {
-    let due = node.take_due(Micros::new(now), usize::MAX);
-    let turns = due
-        .iter()
-        .filter_map(|key| node.begin(*key, Micros::new(now)));
+    sync_within(node, number, shared, at(now))
+}
+
+/// Carries out the turns of a node that are due when it sends them.
+fn sync_within(
+    node: &SyncedCounters,
+    number: usize,
+    shared: &mut Shared,
+    times: AnsweredAt,
+) -> usize {
+    let due = node.take_due(times.sent, usize::MAX);
+    let turns = due.iter().filter_map(|key| node.begin(*key, times.sent));
     let turns: Vec<SyncTurn> = turns.collect();
     for turn in &turns {
         let answers = shared.add(number, turn);
-        node.apply_answer(turn, &answers, at(now));
+        node.apply_answer(turn, &answers, times);
     }
     turns.len()
 }
@@ -129,6 +138,55 @@ fn each_counter_is_added_once_an_interval_and_all_of_them_together() {
     }
 }
 
+/// Nodes that start at one time do not call the store at one time for ever.
+#[test]
+fn a_node_has_its_turns_at_a_time_of_its_own_in_each_interval() {
+    for (seed, first) in [
+        (300_000, 300_000),
+        (7_300_000, 300_000),
+        (u64::MAX, 551_615),
+    ] {
+        let node = SyncedCounters::new(seed);
+        let mut shared = Shared::default();
+        // At once, in time, and late.
+        for (now, next) in [
+            (0, first),
+            (first, first + 1_000_000),
+            (first + 1_400_000, first + 2_000_000),
+        ] {
+            decide(&node, &[fixed(10, 1)], now);
+            assert_eq!(sync(&node, 0, &mut shared, now), 1);
+            assert_eq!(node.next_due(), Some(Micros::new(next)), "{seed}");
+        }
+    }
+}
+
+#[test]
+fn no_more_counters_are_taken_than_are_wanted() {
+    let node = SyncedCounters::new(1);
+    for tenant in 0..5 {
+        decide(&node, &[fixed(10, tenant)], 0);
+    }
+    let taken = [2; 3].map(|most| node.take_due(Micros::ZERO, most).len());
+    assert_eq!(taken, [2, 2, 1]);
+}
+
+/// Whoever waits for the next turn sleeps on if another counter's is not before that.
+#[test]
+fn a_counter_that_is_due_before_all_others_wakes() {
+    let node = SyncedCounters::new(500_000);
+    let wakes = |number, now| {
+        let steps = [fixed(10, number)];
+        let request = Request::new(&steps, Mode::default(), time(now));
+        node.decide(&request, Micros::new(now)).wakes
+    };
+    assert!(wakes(1, 0));
+    assert!(!wakes(2, 1), "the first is due before");
+    sync(&node, 0, &mut Shared::default(), 1);
+    assert!(wakes(3, 2), "the others wait for half a second");
+    assert!(!wakes(3, 3), "it is in line");
+}
+
 #[test]
 fn an_idle_counter_costs_nothing() {
     let node = SyncedCounters::new(1);
@@ -174,6 +232,7 @@ fn nodes_learn_of_each_other_and_deny_by_the_sum() {
         let known = one.known(&it, Micros::new(1_500_000));
         // The seventh was admitted before it heard of the other's.
         assert_eq!((known.own, known.others, known.pending), (7, 6, 0));
+        assert_eq!(known.interval, INTERVAL);
     }
 }
 
@@ -238,26 +297,69 @@ fn what_was_counted_without_the_store_is_added_when_it_is_back() {
             );
         }
     }
-    assert_eq!(node.gauges().pending, 50);
+    let gauges = node.gauges();
+    assert_eq!((gauges.pending, gauges.failed, gauges.synced), (50, 5, 0));
     assert_eq!(sync(&node, 0, &mut shared, 6_000_000), 1);
     let gauges = node.gauges();
     assert_eq!((gauges.pending, gauges.applied, gauges.dropped), (0, 50, 0));
+    assert_eq!((gauges.failed, gauges.synced), (5, 1));
     decide(&node, &[Step { hits: 7, ..it }], 6_500_000);
     decide(&node, &[Step { hits: 1, ..it }], 10_000_000);
     assert_eq!(node.gauges().dropped, 7, "that window is over");
 }
 
 #[test]
+fn hits_whose_turn_comes_after_their_window_are_dropped() {
+    let node = SyncedCounters::new(1);
+    decide(
+        &node,
+        &[Step {
+            hits: 7,
+            ..fixed(10, 1)
+        }],
+        9_999_999,
+    );
+    sync(&node, 0, &mut Shared::default(), 10_000_000);
+    let gauges = node.gauges();
+    assert_eq!((gauges.pending, gauges.applied, gauges.dropped), (0, 0, 7));
+}
+
+#[test]
 fn a_node_that_stops_makes_everything_due_at_once() {
+    let node = SyncedCounters::new(500_000);
+    let mut shared = Shared::default();
+    let (pending, added) = (fixed(10, 1), fixed(10, 2));
+    decide(&node, &[pending, added], 0);
+    assert_eq!(sync(&node, 0, &mut shared, 0), 2);
+    decide(&node, &[pending], 1);
+    assert_eq!(node.next_due(), Some(Micros::new(500_000)));
+    node.close();
+    let due = node.take_due(Micros::new(2), usize::MAX);
+    assert_eq!(due, [pending.key]);
+    let turn = node.begin(pending.key, Micros::new(2)).expect("it is due");
+    // It has no time to wait for another turn.
+    assert!(node.failed(&turn, Micros::new(3)));
+    assert_eq!(sync(&node, 0, &mut shared, 3), 1);
+    assert_eq!(node.gauges().pending, 0);
+}
+
+#[test]
+fn counters_of_windows_that_are_over_are_forgotten() {
     let node = SyncedCounters::new(1);
     let mut shared = Shared::default();
-    decide(&node, &[fixed(10, 1)], 0);
-    sync(&node, 0, &mut shared, 0);
-    decide(&node, &[fixed(10, 1)], 1);
-    assert_eq!(node.gauges().pending, 1);
-    node.close();
-    sync(&node, 0, &mut shared, 2);
-    assert_eq!(node.gauges().pending, 0);
+    for tenant in 0..200 {
+        decide(&node, &[fixed(10, tenant)], 0);
+    }
+    assert_eq!(sync(&node, 0, &mut shared, 0), 200);
+    // Nobody asks any more.
+    assert_eq!(sync(&node, 0, &mut shared, 1_000_000), 0);
+    let left = |now| {
+        // Each turn goes through one of 64 parts, whichever is the first.
+        (100..164).for_each(|turn| node.sweep(turn, Micros::new(now)));
+        node.gauges().counters
+    };
+    assert_eq!(left(9_999_999), 200);
+    assert_eq!(left(10_000_000), 0);
 }
 
 /// Keys that an attacker makes up fill the table, and no more.
@@ -280,7 +382,8 @@ fn the_table_is_bounded_and_idle_counters_make_room() {
         (gauges.counters, gauges.refused),
         (40_000 - refused, refused)
     );
-    assert!(gauges.counters * 65 <= 1 << 20, "{gauges:?}");
+    let windows = gauges.counters * 65;
+    assert!((1_000_000..=1 << 20).contains(&windows), "{gauges:?}");
     let mut shared = Shared::default();
     sync(&node, 0, &mut shared, 1_000);
     // They are not asked for any more: they fall asleep in their next turns.
@@ -352,6 +455,24 @@ fn a_node_that_was_cut_off_asks_again_without_a_request() {
     assert_eq!(one.known(&it, Micros::new(3_000_000)).others, 5);
 }
 
+#[test]
+fn a_node_that_was_cut_off_asks_again_for_the_hits_of_others_alone() {
+    let [one, other] = [7, 8].map(SyncedCounters::new);
+    let mut shared = Shared::default();
+    let it = fixed(10, 1);
+    let ask = |node, hits, now| decide(node, &[Step { hits, ..it }], now).allowed;
+    assert!(ask(&one, 1, 0) && ask(&one, -1, 0) && ask(&other, 10, 0));
+    sync(&other, 1, &mut shared, 0);
+    sync(&one, 0, &mut shared, 0);
+    assert!(!ask(&one, 1, 1), "the other took all");
+    fail(&one, 1_000_000);
+    ask(&other, -4, 1_100_000);
+    sync(&other, 1, &mut shared, 1_500_000);
+    sync(&one, 0, &mut shared, 3_000_000);
+    let known = one.known(&it, Micros::new(3_000_000));
+    assert_eq!((known.own, known.others), (0, 6));
+}
+
 /// The store's clock counts, whatever this node's says.
 #[test]
 fn windows_follow_the_stores_clock() {
@@ -359,25 +480,43 @@ fn windows_follow_the_stores_clock() {
     let it = fixed(1, 1);
     assert!(decide(&node, &[it], 0).allowed);
     assert!(!decide(&node, &[it], 0).allowed);
-    let key = node.take_due(Micros::ZERO, 1)[0];
-    let turn = node.begin(key, Micros::ZERO).expect("it is due");
-    let sums = vec![
-        StoredSum {
-            sum: 1,
-            marked_before: 0,
-            marked: 1,
-        };
-        turn.additions.len()
-    ];
     // It is 9 s ahead.
-    let at = AnsweredAt {
+    let ahead = AnsweredAt {
         store: time(9_000_000),
-        sent: Micros::ZERO,
-        heard: Micros::ZERO,
+        ..at(0)
     };
-    node.apply_answer(&turn, &sums, at);
+    assert_eq!(sync_within(&node, 0, &mut Shared::default(), ahead), 1);
     assert!(!decide(&node, &[it], 999_999).allowed);
     assert!(decide(&node, &[it], 1_000_000).allowed);
+    let unheard_of = decide(&node, &[fixed(1, 2)], 1_000_000);
+    assert_eq!(unheard_of.at, time(10_000_000));
+}
+
+/// The store answered at some time between the two ends of a call.
+#[test]
+fn the_stores_clock_moves_only_where_an_answer_contradicts_it() {
+    let node = SyncedCounters::new(1);
+    let mut shared = Shared::default();
+    let it = fixed(100, 1);
+    // The store's clock, the ends of the call, and the time by which the store is then thought to be ahead.
+    for (store, sent, heard, ahead) in [
+        // 3 to 5 s.
+        (5_000_000, 0, 2_000_000, 4_000_000),
+        // 1.5 to 4.5 s: it may still be 4.
+        (7_500_000, 3_000_000, 6_000_000, 4_000_000),
+        // 7 to 9 s.
+        (16_000_000, 7_000_000, 9_000_000, 8_000_000),
+    ] {
+        decide(&node, &[it], sent);
+        let times = AnsweredAt {
+            store: time(store),
+            sent: Micros::new(sent),
+            heard: Micros::new(heard),
+        };
+        assert_eq!(sync_within(&node, 0, &mut shared, times), 1);
+        let verdicts = decide(&node, &[it], heard);
+        assert_eq!(verdicts.at, time(heard + ahead));
+    }
 }
 
 /// Steps that are charged although they are denied are no business of synced counters; these do not fail for it.

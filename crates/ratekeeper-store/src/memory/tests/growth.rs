@@ -8,7 +8,7 @@
 use proptest::prelude::*;
 use ratekeeper_core::{Algorithm, Limit, Mode, Timestamp};
 
-use super::{limit, step};
+use super::{decide, limit, step};
 use crate::memory::table::Probe;
 use crate::memory::{MemoryConfig, MemoryStore};
 use crate::{Charge, CounterKey, Request, RuleSlot, Step};
@@ -121,22 +121,24 @@ fn hashed(number: u64) -> u64 {
 
 #[test]
 fn a_store_takes_memory_as_counters_come() {
-    let store = MemoryStore::new(MemoryConfig::default()).unwrap();
-    let ten = limit(Algorithm::Gcra, 10, 3_600);
-    let least = store.stats().table_bytes;
-    assert!(least < 8 << 20, "{least}");
-    let now = Timestamp::from_secs(1_000);
-    for identity in 0..200_000 {
-        let steps = [step(&ten, hashed(identity))];
+    for steps_per_request in [1, 2] {
+        let store = MemoryStore::new(MemoryConfig::default()).unwrap();
+        let ten = limit(Algorithm::Gcra, 10, 3_600);
+        let least = store.stats().table_bytes;
+        assert!(least < 8 << 20, "{least}");
+        let steps: Vec<_> = (0..200_000)
+            .map(|identity| step(&ten, hashed(identity)))
+            .collect();
+        for steps in steps.chunks(steps_per_request) {
+            assert!(decide(&store, steps, 1_000).allowed);
+        }
+        let stats = store.stats();
+        let each = stats.table_bytes / stats.counters;
         assert!(
-            store
-                .decide_now(&Request::new(&steps, Mode::default(), now))
-                .allowed
+            stats.counters == 200_000 && (57..160).contains(&each),
+            "{stats:?}"
         );
     }
-    let stats = store.stats();
-    let each = stats.table_bytes / stats.counters;
-    assert!(stats.counters == 200_000 && each < 160, "{stats:?}");
 }
 
 #[test]

@@ -1,12 +1,24 @@
 use std::io::Cursor;
 
-use ratekeeper_core::{Algorithm, Micros, Mode, Timestamp};
+use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
 
 use super::{decide, limit, step, store};
 use crate::memory::MemoryStore;
-use crate::{Execution, Extra, FullMode, Once, Request, Step, StepOutcome, Until, Verdicts};
+use crate::{
+    Charge, Execution, Extra, FullMode, Once, Request, Step, StepOutcome, Until, Verdicts,
+};
 
 fn once(store: &MemoryStore, id: u128, now: Timestamp, extra: Extra, step: Step) -> Verdicts {
+    once_all(store, id, now, extra, &[step])
+}
+
+fn once_all(
+    store: &MemoryStore,
+    id: u128,
+    now: Timestamp,
+    extra: Extra,
+    steps: &[Step],
+) -> Verdicts {
     let until = now.after(Micros::from_secs(60));
     let extra = Extra {
         once: Some(Once {
@@ -18,7 +30,7 @@ fn once(store: &MemoryStore, id: u128, now: Timestamp, extra: Extra, step: Step)
     };
     store.decide_now(&Request {
         extra: Some(&extra),
-        ..Request::new(&[step], Mode::default(), now)
+        ..Request::new(steps, Mode::default(), now)
     })
 }
 
@@ -70,6 +82,40 @@ fn a_flood_of_ids_is_refused_and_forgotten_in_time() {
         take(0, Timestamp::from_secs(1_061)).execution,
         Execution::Now
     );
+}
+
+/// Hits that were used before the request are charged whatever its answer: a repeat would charge them again. Other requests
+/// that were denied may be allowed when they are repeated.
+#[test]
+fn a_denied_request_is_recorded_if_it_has_paid() {
+    let plain = limit(Algorithm::FixedWindow, 10, 3_600);
+    let spec = LimitSpec::new(Algorithm::FixedWindow, 10, Micros::from_secs(3_600));
+    let later = Limit::try_new(LimitSpec {
+        post_paid: true,
+        ..spec
+    })
+    .unwrap();
+    let denying = step(&limit(Algorithm::FixedWindow, 0, 3_600), 2);
+    for (limit, hits, charge, repeated) in [
+        (later, 3, Charge::Always, Execution::Before),
+        (later, 0, Charge::Always, Execution::Now),
+        (later, 3, Charge::IfAllowed, Execution::Now),
+        (plain, 3, Charge::Always, Execution::Now),
+    ] {
+        let store = store();
+        let paid = Step {
+            hits,
+            charge,
+            ..step(&limit, 1)
+        };
+        let ask = || {
+            let now = Timestamp::from_secs(1_000);
+            once_all(&store, 1, now, Extra::default(), &[paid, denying])
+        };
+        let first = ask();
+        assert!(!first.allowed && first.execution == Execution::Now);
+        assert_eq!(ask().execution, repeated, "{paid:?}");
+    }
 }
 
 /// Hits that an earlier process took are not given back without a record of it: they may have been
