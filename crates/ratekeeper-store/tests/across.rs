@@ -134,6 +134,11 @@ impl Partitions for Spread {
         known.map(|(_, verdicts)| verdicts.clone())
     }
 
+    /// The answer can no longer come.
+    fn late(_: Far) -> Option<Far> {
+        Some(Far(Some(Err(StoreError::Lost)), false))
+    }
+
     fn detach(&self, rest: Rest<Self>) {
         self.0.rests.lock().push(rest);
     }
@@ -342,6 +347,46 @@ fn possibly_stranded_hits_are_reported() {
 }
 
 #[test]
+fn only_a_request_with_one_place_may_be_awaited_once_more() {
+    let wide = limit(Algorithm::FixedWindow, 10);
+    let steps = [step(&wide, 0), step(&wide, 1)];
+    let timeout = Some(StoreError::Timeout);
+    for (asked, late) in [(1, Some(StoreError::Lost)), (2, None)] {
+        let store = Spread::new(2, true);
+        store.fail(&[timeout, timeout]);
+        let Answer::Pending(mut ticket) = store.decide(&request(&steps[..asked])) else {
+            panic!("nothing is near");
+        };
+        assert_eq!(wait(&mut ticket), Err(StoreError::Timeout));
+        let error = ticket
+            .late()
+            .map(|late| wait(late).expect_err("it is lost"));
+        assert_eq!(error, late, "{asked}");
+    }
+}
+
+/// The caller of an answer that is given at once looks for no fault, and has nothing to await.
+#[test]
+fn an_answer_is_at_hand_only_if_nothing_is_missing_or_to_come_back() {
+    let (wide, none) = (
+        limit(Algorithm::FixedWindow, 10),
+        limit(Algorithm::FixedWindow, 0),
+    );
+    let store = Spread::new(2, false);
+    let steps = [step(&wide, 0), step(&wide, 1)];
+    let is_decided = || matches!(store.decide(&request(&steps)), Answer::Decided(_));
+    assert!(is_decided());
+    store.0.away.store(1, Ordering::Relaxed);
+    assert!(!is_decided());
+    store.0.away.store(0, Ordering::Relaxed);
+    // The hit that the second place denies does not come back from the first.
+    store.fail(&[None, None, Some(StoreError::Timeout)]);
+    let steps = [step(&wide, 0), step(&none, 1)];
+    assert!(!store.ask(&request(&steps)).unwrap().allowed);
+    assert_eq!(store.stranded(), 1);
+}
+
+#[test]
 fn a_place_that_is_away_is_not_asked() {
     let wide = limit(Algorithm::FixedWindow, 10);
     for is_far in [false, true] {
@@ -478,7 +523,69 @@ fn a_request_whose_rules_have_changed_is_no_repeat_anywhere() {
         ] {
             assert_eq!(ask(&other).execution, Execution::Conflict);
         }
+        // Other counters of the same subjects, each with a bit more or less in its name.
+        for bit in 0..16 {
+            let mut other = [steps[0], steps[1]];
+            other[1].key.identity ^= 1 << bit;
+            assert_eq!(ask(&other).execution, Execution::Conflict, "bit {bit}");
+        }
         assert_eq!(steps.map(|step| store.left(step)), [9, 9, 10, 10]);
+    }
+}
+
+/// A repeat may come as soon as the answer is there; other callers need not wait for the hits of
+/// those before them.
+#[test]
+fn only_an_idempotent_request_waits_until_its_hits_are_back() {
+    let (wide, none) = (
+        limit(Algorithm::FixedWindow, 10),
+        limit(Algorithm::FixedWindow, 0),
+    );
+    let once = Once {
+        id: 7,
+        until: Until::After(Micros::from_secs(60)),
+        content: 1,
+    };
+    for (once, in_background) in [(None, 1), (Some(once), 0)] {
+        let store = Spread::new(2, true);
+        let steps = [step(&wide, 0), step(&none, 1)];
+        let extra = Extra {
+            once,
+            ..Extra::default()
+        };
+        let request = Request {
+            extra: Some(&extra),
+            ..request(&steps)
+        };
+        let Answer::Pending(ticket) = store.decide(&request) else {
+            panic!("nothing is near");
+        };
+        assert!(!wait(ticket).unwrap().allowed);
+        assert_eq!(store.0.rests.lock().len(), in_background, "{once:?}");
+        store.see_to_the_rest();
+        assert_eq!((store.left(steps[0]), store.stranded()), (10, 0));
+    }
+}
+
+/// One permit stands for one hit.
+#[test]
+fn hits_on_a_concurrency_limit_come_back_if_one_permit_stands_for_them() {
+    let (held, none) = (
+        limit(Algorithm::Concurrency, 10),
+        limit(Algorithm::FixedWindow, 0),
+    );
+    let (one, other) = (step(&held, 0), step(&held, 2));
+    let two = Step { hits: 2, ..one };
+    for (taking, left, stranded) in [
+        (vec![one], 10, 0),
+        (vec![one, other], 10, 0),
+        (vec![two], 8, 2),
+        (vec![one, one], 8, 2),
+    ] {
+        let store = Spread::new(2, true);
+        let steps = [&taking[..], &[step(&none, 1)]].concat();
+        assert!(!store.ask(&request(&steps)).unwrap().allowed);
+        assert_eq!((store.left(one), store.stranded()), (left, stranded));
     }
 }
 

@@ -155,3 +155,46 @@ fn fresh_id() -> u128 {
 const fn index(number: u32) -> usize {
     number as usize
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Timestamp};
+
+    use super::*;
+    use crate::{CounterKey, StoreSlot};
+
+    fn extra_of(algorithm: Algorithm) -> Option<Extra> {
+        let spec = LimitSpec::new(algorithm, 10, Micros::from_secs(60));
+        let limit = Limit::try_new(spec).expect("a valid limit");
+        let key = CounterKey {
+            subject: 1,
+            identity: 2,
+        };
+        let steps = [Step::new(key, limit)];
+        let request = Request::new(&steps, Mode::default(), Timestamp::from_micros(1));
+        let (parts, steps) = Parts::new(&request, |_| StoreSlot(0).into());
+        parts.extra_of(&steps)
+    }
+
+    #[test]
+    fn only_hits_that_are_held_get_a_permit() {
+        let permit = extra_of(Algorithm::Concurrency).and_then(|extra| extra.permit);
+        assert_eq!(permit.map(|it| it.act), Some(PermitAct::Acquire));
+        assert_eq!(extra_of(Algorithm::FixedWindow), None);
+    }
+
+    #[test]
+    fn permits_differ_in_both_halves_of_their_ids() {
+        let ids: Vec<_> = (0..100).map(|_| fresh_id()).collect();
+        // Ids are odd, so 63 bits of the lower half are left to differ.
+        for shift in [0, 64] {
+            let halves: HashSet<_> = ids
+                .iter()
+                .map(|id| (id >> shift) & u128::from(u64::MAX))
+                .collect();
+            assert_eq!(halves.len(), ids.len(), "bits from {shift}");
+        }
+    }
+}
