@@ -171,7 +171,7 @@ fn no_more_counters_are_taken_than_are_wanted() {
     assert_eq!(taken, [2, 2, 1]);
 }
 
-/// Whoever waits for the next turn sleeps on if another counter's is not before that.
+/// A waiter for the next turn sleeps on if another counter has its turn no sooner.
 #[test]
 fn a_counter_that_is_due_before_all_others_wakes() {
     let node = SyncedCounters::new(500_000);
