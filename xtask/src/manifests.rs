@@ -58,7 +58,7 @@ const REFUSED: [(&[&str], &str); 5] = [
 ];
 
 /// Values, and what the chart has to make of them: texts that are in it, and texts that are not.
-const MADE: [(&[&str], &[&str], &[&str]); 5] = [
+const MADE: [(&[&str], &[&str], &[&str]); 7] = [
     (
         &["redis.url=redis+sentinel://user:p@a\\,b:6390/main"],
         &[
@@ -85,6 +85,22 @@ const MADE: [(&[&str], &[&str], &[&str]); 5] = [
             "networkPolicy.egressPorts[0].protocol=UDP",
         ],
         &["{ port: 8125, protocol: UDP }"],
+        &[],
+    ),
+    (
+        &[
+            "redis.existingSecret=a",
+            "networkPolicy.egressPorts={redis,5432}",
+        ],
+        &[
+            "{ port: redis, protocol: TCP }",
+            "{ port: 5432, protocol: TCP }",
+        ],
+        &["port: 0"],
+    ),
+    (
+        &["redis.url=null", "redis.existingSecret=a"],
+        &["{ port: 6379, protocol: TCP }"],
         &[],
     ),
     (

@@ -30,19 +30,25 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if and (eq .Values.service.type "ClusterIP") (eq (toString .Values.service.clusterIP) "None") }}true{{ end -}}
 {{- end -}}
 
+{{- /* A port by its number or its name; numbers of values are floats. */ -}}
+{{- define "ratekeeper.port" -}}
+{{- if kindIs "string" . }}{{ . }}{{ else }}{{ int . }}{{ end -}}
+{{- end -}}
+
 {{- /* The ports to which nodes connect, each as PORT/PROTOCOL: the values', and those that `redis.url` names. */ -}}
 {{- define "ratekeeper.egressPorts" -}}
 {{- $ports := list -}}
 {{- range .Values.networkPolicy.egressPorts -}}
 {{- if kindIs "map" . -}}
-{{- $ports = append $ports (printf "%d/%s" (int .port) (default "TCP" .protocol)) -}}
+{{- $ports = append $ports (printf "%s/%s" (include "ratekeeper.port" .port) (default "TCP" .protocol)) -}}
 {{- else -}}
-{{- $ports = append $ports (printf "%d/TCP" (int .)) -}}
+{{- $ports = append $ports (printf "%s/TCP" (include "ratekeeper.port" .)) -}}
 {{- end -}}
 {{- end -}}
-{{- if contains "://" .Values.redis.url -}}
-{{- $scheme := index (splitList "://" .Values.redis.url) 0 -}}
-{{- $place := index (splitList "://" .Values.redis.url) 1 -}}
+{{- $url := default "" .Values.redis.url -}}
+{{- if contains "://" $url -}}
+{{- $scheme := index (splitList "://" $url) 0 -}}
+{{- $place := index (splitList "://" $url) 1 -}}
 {{- $hosts := regexReplaceAll "[/?].*$" $place "" | splitList "@" | last -}}
 {{- if not (contains "unix" $scheme) -}}
 {{- range splitList "," $hosts -}}
