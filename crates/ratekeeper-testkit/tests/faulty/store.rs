@@ -251,7 +251,7 @@ impl Store for Faulty {
         let state = match self.fault {
             Fault::LateIsNotTold => HeldState::Untold,
             Fault::LateTimesOutAgain => HeldState::TimesOut,
-            _ => HeldState::Answered(verdicts),
+            _ => HeldState::Answered(Box::new(verdicts)),
         };
         Answer::Pending(Held {
             gate: Arc::clone(&self.gate),
@@ -284,10 +284,10 @@ impl Store for Faulty {
         Some(Held {
             gate: Arc::default(),
             is_late: true,
-            state: HeldState::Answered(self.charge(Step {
+            state: HeldState::Answered(Box::new(self.charge(Step {
                 hits: 0,
                 ..post.step
-            })),
+            }))),
         })
     }
 
@@ -312,7 +312,7 @@ impl Store for Faulty {
 }
 
 enum HeldState {
-    Answered(Verdicts),
+    Answered(Box<Verdicts>),
     TimesOut,
     Untold,
 }
@@ -337,7 +337,7 @@ impl Future for Held {
             return Poll::Pending;
         }
         Poll::Ready(match &self.state {
-            HeldState::Answered(verdicts) => Ok(verdicts.clone()),
+            HeldState::Answered(verdicts) => Ok((**verdicts).clone()),
             HeldState::TimesOut | HeldState::Untold => Err(StoreError::Timeout),
         })
     }
