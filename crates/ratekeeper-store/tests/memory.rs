@@ -34,8 +34,8 @@ fn a_leased_limit_that_changes_admits_exactly_the_new_one() {
                 assert!(matches!(verdicts.outcomes[0], StepOutcome::Counted(_)));
                 verdicts.allowed
             };
-            let by_turns = [before, after].into_iter().cycle().take(10);
-            assert!(by_turns.map(takes).all(|allowed| allowed));
+            let mut by_turns = [before, after].into_iter().cycle().take(10);
+            assert!(by_turns.all(takes));
             let more = (0..100).filter(|_| takes(after)).count() as u64;
             assert_eq!(10 + more, quotas[1], "{algorithm:?} {quotas:?}");
             assert!(store.held(&after).is_none());
