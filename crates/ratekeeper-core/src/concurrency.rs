@@ -370,6 +370,20 @@ mod tests {
     }
 
     #[test]
+    fn a_deadline_of_just_two_timeouts_from_now_is_left() {
+        let (limit, mut heap) = (limit(), Heap::new());
+        let now = Timestamp::from_micros;
+        acquire(&limit, &mut heap, 1, now(60_000_000));
+        acquire(&limit, &mut heap, 2, now(60_000_001));
+        // The clock went back to 0: the second permit ends a microsecond more than two timeouts from then.
+        assert!(!renew(&limit, &mut heap, 3, now(0)));
+        assert!(is_held(&heap, 1, now(119_999_999)));
+        assert!(!is_held(&heap, 1, now(120_000_000)));
+        assert!(is_held(&heap, 2, now(59_999_999)));
+        assert!(!is_held(&heap, 2, now(60_000_000)));
+    }
+
+    #[test]
     fn a_renewal_after_the_clock_went_back_shortens_no_permit() {
         let (limit, mut heap) = (limit(), Heap::new());
         acquire(&limit, &mut heap, 1, at(0));

@@ -10,13 +10,22 @@
 //!
 //! The closure makes an empty store, or one whose keys no other test uses. Tickets are awaited by
 //! blocking the thread, so a store that needs a runtime brings one with its own threads.
+//!
+//! What a store may leave out has cases that a store without it passes. Three things cannot be seen through the trait,
+//! and have macros of their own: [`conformance_of_lives`](crate::conformance_of_lives) for a store that lets counters
+//! expire by itself, [`conformance_of_returns`](crate::conformance_of_returns) for one that gives hits back, and
+//! [`conformance_of_late`](crate::conformance_of_late) for one whose answers may come late.
 
 pub mod histories;
+pub mod late;
 pub mod limits;
+pub mod lives;
 pub mod once;
 pub mod permits;
 pub mod post_paid;
+pub mod posts;
 pub mod requests;
+pub mod returns;
 pub mod rollout;
 pub mod threads;
 
@@ -42,6 +51,10 @@ macro_rules! conformance {
             limits: a_calendar_window_ends_at_its_edge,
             limits: time_going_back_is_harmless,
             limits: a_lowered_limit_takes_effect_at_once,
+            limits: a_raised_limit_keeps_what_was_used,
+            limits: nothing_is_forgotten_early,
+            limits: a_strict_limit_never_exceeds_its_quota,
+            limits: a_queue_is_no_longer_than_callers_wait,
             rollout: two_limits_admit_no_more_than_the_larger,
             requests: a_denied_request_consumes_nothing,
             requests: a_repeated_counter_sees_the_earlier_take,
@@ -60,11 +73,19 @@ macro_rules! conformance {
             post_paid: a_look_and_a_take_are_one_request,
             post_paid: a_thousand_charges_count_each,
             post_paid: a_reservation_leaves_what_was_used,
+            post_paid: a_debt_is_no_larger_than_allowed,
+            posts: a_post_counts_once,
+            posts: a_post_takes_no_more_than_is_left,
+            posts: a_posted_charge_counts_in_full,
+            posts: a_post_of_what_no_longer_counts_takes_nothing,
+            returns: giving_back_frees_no_more_than_was_taken,
+            returns: stranded_hits_change_nothing,
             permits: a_permit_is_freed_by_its_id,
             permits: a_permit_asked_for_twice_is_held_once,
             permits: a_permit_ends_at_its_deadline_unless_renewed,
             permits: permits_and_rates_are_taken_together,
             permits: a_permit_of_several_counters_is_freed_in_each,
+            permits: a_permit_outlives_those_with_shorter_timeouts,
             once: a_repeat_takes_nothing,
             once: a_denied_or_forgotten_request_is_decided_again,
             once: a_repeat_is_known_for_a_span,
@@ -84,6 +105,44 @@ macro_rules! conformance {
                 $crate::conformance::$group::$case($make);
             }
         )*
+    };
+}
+
+/// Generates the conformance tests of a store that lets counters expire by itself. The closure makes the store, and a
+/// function that tells the [life](conformance::lives::Life) of a step's counter. The store's clock may be its own.
+#[macro_export]
+macro_rules! conformance_of_lives {
+    ($make:expr) => {
+        $crate::conformance!(
+            $make;
+            lives: a_counter_lives_for_as_long_as_it_counts,
+            lives: a_counter_lives_until_its_last_permit_ends,
+        );
+    };
+}
+
+/// Generates the conformance tests of a store that [gives back](ratekeeper_store::Store::give_back) what an allowed
+/// request has taken.
+#[macro_export]
+macro_rules! conformance_of_returns {
+    ($make:expr) => {
+        $crate::conformance!(
+            $make;
+            returns: what_was_taken_is_given_back,
+        );
+    };
+}
+
+/// Generates the conformance tests of a store that tells answers that come [late](ratekeeper_store::Store::late). The
+/// closure makes the store, with a deadline that the tests can wait for, and a function that holds its answers back
+/// while it was last called with `true`. The store's clock may be its own.
+#[macro_export]
+macro_rules! conformance_of_late {
+    ($make:expr) => {
+        $crate::conformance!(
+            $make;
+            late: a_late_answer_is_that_of_the_request,
+        );
     };
 }
 

@@ -6,7 +6,8 @@
 --   permit, twice that, plus 1 if it is one of them.
 -- A permit that ends more than two timeouts from now was taken before the clock went back: it ends as one taken now.
 -- s1 permits held, s2 1 if the group's is one of them.
--- Commands: besides the count, permits are looked up, moved and reaped; O(log n) each.
+-- The key lives at least until its last permit ends, whatever the timeouts of the others are.
+-- Commands: besides the count, permits are looked up, moved and reaped, O(log n) each; and PTTL before the life is set.
 --@ gone CONCURRENCY
 hits = 0
 --@ read CONCURRENCY

@@ -60,7 +60,8 @@
 -- of the rules, its key is kept for as long as that takes: else the bucket would be full before the caller comes back.
 -- From states and time the caller computes what is left and when to come back, by the same steps.
 --
--- Commands: TIME once, and for each step a read, and a write with its expiry unless the request is denied; PTTL where a bucket denies.
+-- Commands: TIME once, and for each step a read, and a write with its expiry unless the request is denied; PTTL where a bucket denies and where
+-- permits are held.
 
 local call, try, byte, unpack_, pack = redis.call, redis.pcall, string.byte, struct.unpack, struct.pack
 local floor, ceil, min, max, format, sub, find = math.floor, math.ceil, math.min, math.max, string.format, string.sub, string.find

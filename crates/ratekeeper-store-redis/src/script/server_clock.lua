@@ -25,4 +25,8 @@ if type(left) == 'number' and left >= 0 and (left + 1) * 1000 < expiry - now the
   try('PEXPIRE', key, ceil((expiry - now) / 1000))
 end
 --@ expire
-call('PEXPIRE', key, max(1, ceil((expiry - now) / 1000)))
+-- Never sooner than before: another permit may have a longer timeout.
+local life, left = max(1, ceil((expiry - now) / 1000)), try('PTTL', key)
+if type(left) ~= 'number' or left < life then
+  call('PEXPIRE', key, life)
+end

@@ -24,4 +24,8 @@ if type(left) == 'number' and left >= 0 and (left + 1 - 3600000) * 1000 < expiry
   try('PEXPIRE', key, 3600000 + ceil((expiry - now) / 1000))
 end
 --@ expire
-call('PEXPIRE', key, 3600000 + max(1, ceil((expiry - now) / 1000)))
+-- Never sooner than before: another permit may have a longer timeout.
+local life, left = 3600000 + max(1, ceil((expiry - now) / 1000)), try('PTTL', key)
+if type(left) ~= 'number' or left < life then
+  call('PEXPIRE', key, life)
+end

@@ -8,3 +8,12 @@ ratekeeper_testkit::conformance!({
     let server = Server::start();
     move || TimedStore::new(&server)
 });
+
+ratekeeper_testkit::conformance_of_lives!({
+    let server = Server::start();
+    move || {
+        let store = TimedStore::new(&server);
+        let life = store.lives(&server);
+        (store, life)
+    }
+});

@@ -3,9 +3,10 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ratekeeper_core::Timestamp;
-use ratekeeper_store::{Answer, Never, Request, Store, Verdicts};
+use ratekeeper_core::{Micros, Timestamp};
+use ratekeeper_store::{Answer, Never, Request, Step, Store, Verdicts};
 use ratekeeper_store_redis::script::{Call, Clock, Group, Item, KeyName, Script, decode};
+use ratekeeper_testkit::conformance::lives::Life;
 use ratekeeper_testkit::redis::{Client, Reply, Server, encode};
 
 /// The elements of a server's answer, in the form that the decoder reads.
@@ -70,6 +71,27 @@ impl TimedStore {
             script,
             names: names(),
         }
+    }
+
+    /// The lives of its counters.
+    pub(crate) fn lives(&self, server: &Server) -> impl Fn(&Step) -> Life + use<> {
+        let (names, client) = (self.names.clone(), Mutex::new(server.client()));
+        move |step| {
+            let mut key = Vec::new();
+            names.counter(step.key, &mut key);
+            life(&mut client.lock().expect("no test has panicked"), &key)
+        }
+    }
+}
+
+/// The life of a key.
+fn life(client: &mut Client, key: &[u8]) -> Life {
+    match client.ask(&[b"PTTL", key]) {
+        Reply::Int(-2) => Life::Gone,
+        Reply::Int(-1) => Life::Endless,
+        // The last millisecond has begun.
+        Reply::Int(left) => Life::For(Micros::from_millis(left.unsigned_abs() + 1)),
+        other => panic!("{other:?}"),
     }
 }
 

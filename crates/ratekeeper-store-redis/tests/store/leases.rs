@@ -5,6 +5,7 @@
 //! admissions of which it is certain that they were in a window or an interval are counted there.
 
 mod cases;
+mod changed;
 mod failover;
 mod moving;
 mod node;

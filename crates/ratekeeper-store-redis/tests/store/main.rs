@@ -32,5 +32,6 @@ mod staleness;
 mod support;
 mod synced;
 mod timed_loans;
+mod timeouts;
 mod together;
 mod top;

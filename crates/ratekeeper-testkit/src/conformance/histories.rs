@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use ratekeeper_core::{
-    Algorithm, Ask, Limit, Micros, Mode, Moment, Spill, State, StateMut, Timestamp, combine,
+    Algorithm, Ask, Limit, LimitSpec, Micros, Mode, Moment, Spill, State, StateMut, Timestamp,
+    combine,
 };
 use ratekeeper_store::{
     Charge, CounterKey, Execution, Request, Step, StepOutcome, Store, Verdicts,
@@ -43,6 +44,7 @@ pub fn equals_the_pure_steps<S: Store>(make: impl Fn() -> S) {
         .chain(every_budget(6))
         .chain(every_budget(70_000))
         .chain(every_budget(6).map(|limit| limit.reserving()))
+        .chain(special())
         .collect();
     let history = prop::collection::vec(request(limits.len()), 1..40);
     let config = Config {
@@ -68,6 +70,22 @@ pub fn equals_the_pure_steps<S: Store>(make: impl Fn() -> S) {
     if let Err(error) = result {
         panic!("{error}");
     }
+}
+
+/// Limits that say more than their quota: a strict one, and budgets with a debt of their own.
+fn special() -> impl Iterator<Item = Limit> {
+    let hour = Micros::from_secs(3_600);
+    let strict = LimitSpec {
+        strict: true,
+        ..LimitSpec::new(Algorithm::SlidingWindow, 60, hour)
+    };
+    let budgets = [Algorithm::TokenBucket, Algorithm::Gcra].map(|algorithm| LimitSpec {
+        post_paid: true,
+        max_debt: Some(9),
+        ..LimitSpec::new(algorithm, 6, hour)
+    });
+    let specs = [strict].into_iter().chain(budgets);
+    specs.filter_map(|spec| Limit::try_new(spec).ok())
 }
 
 fn request(limits: usize) -> impl Strategy<Value = Drawn> {

@@ -7,7 +7,12 @@ use super::{NOW, counted, decide, every_rate, hourly, name, remaining, step};
 
 /// A limit of `quota` permits, each for a minute.
 fn permits(quota: u64) -> Limit {
-    let spec = LimitSpec::new(Algorithm::Concurrency, quota, Micros::from_secs(60));
+    permits_for(quota, Micros::from_secs(60))
+}
+
+/// A limit of `quota` permits with that timeout.
+pub(super) fn permits_for(quota: u64, timeout: Micros) -> Limit {
+    let spec = LimitSpec::new(Algorithm::Concurrency, quota, timeout);
     Limit::try_new(spec).expect("a valid limit")
 }
 
@@ -15,7 +20,7 @@ fn later(micros: u64) -> Timestamp {
     NOW.after(Micros::new(micros))
 }
 
-fn acts<S: Store>(
+pub(super) fn acts<S: Store>(
     store: &S,
     now: Timestamp,
     (act, id): (PermitAct, u128),
@@ -146,4 +151,20 @@ pub fn a_permit_of_several_counters_is_freed_in_each<S: Store>(make: impl Fn() -
     let held = [0, 1, 2].map(|index| counted(&freed, index).fits());
     assert_eq!((freed.allowed, held), (false, [true, false, true]));
     assert!(steps.iter().all(|step| remaining(&store, NOW, *step) == 1));
+}
+
+/// Each permit ends by the timeout that it was taken with, as while a change of the rules reaches one node after another.
+/// While none is free, one that ends too far ahead may end sooner: the clock may have gone back.
+pub fn a_permit_outlives_those_with_shorter_timeouts<S: Store>(make: impl Fn() -> S) {
+    let store = make();
+    let [long, short] = [3_600, 60].map(|timeout| permits_for(5, Micros::from_secs(timeout)));
+    let [long, short] = [long, short].map(|limit| step(&limit, 0));
+    assert!(take(&store, NOW, 1, long) && take(&store, NOW, 2, short));
+    let stranger = settle(&store, NOW, (PermitAct::Renew, 3), short);
+    assert_eq!(stranger, (false, 3), "it was never taken");
+    assert!(settle(&store, NOW, (PermitAct::Renew, 1), short).0);
+    // The second has ended.
+    assert!(take(&store, later(60_000_000), 4, short));
+    let (held, left) = settle(&store, later(3_599_999_999), (PermitAct::Release, 1), long);
+    assert_eq!((held, left), (true, 5), "the first had another microsecond");
 }

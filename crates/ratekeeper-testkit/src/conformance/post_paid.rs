@@ -1,6 +1,6 @@
 //! Budgets: limits whose hits are charged in full, and looked at before.
 
-use ratekeeper_core::{Algorithm, Limit, Micros, Verdict};
+use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Verdict};
 use ratekeeper_store::{Charge, Step, Store};
 
 use super::{NOW, at, counted, every_budget, hourly, name, one, remaining, step, taking};
@@ -133,5 +133,33 @@ pub fn a_reservation_leaves_what_was_used<S: Store>(make: impl Fn() -> S) {
             let left = remaining(&store, NOW, charging(0, &limit, number));
             assert_eq!(left, 10, "{} of {}", hits, name(&limit));
         }
+    }
+}
+
+/// Whatever is charged, a bucket owes no more than its largest debt: the rest is cut.
+pub fn a_debt_is_no_larger_than_allowed<S: Store>(make: impl Fn() -> S) {
+    let buckets = [Algorithm::TokenBucket, Algorithm::Gcra];
+    // Ten bursts, of 100 each, are the debt that is allowed without a word.
+    let cases = buckets.map(|algorithm| [1, 50, 3_000].map(|debt| (algorithm, debt)));
+    for (number, (algorithm, debt)) in (0..).zip(cases.into_iter().flatten()) {
+        let spec = LimitSpec {
+            post_paid: true,
+            max_debt: Some(debt),
+            ..LimitSpec::new(algorithm, 100, Micros::from_secs(3_600))
+        };
+        let limit = Limit::try_new(spec).expect("a valid limit");
+        // The time of a store never goes back, even for another counter, so each case has its own.
+        let store = make();
+        let charged = one(&store, NOW, charging(5_000, &limit, number)).1;
+        assert_eq!(charged.cut, 5_000 - 100 - debt, "{debt}");
+        // What is owed comes back before the first hit that is let in.
+        let (look, wait) = (
+            charging(0, &limit, number),
+            Micros::from_secs(36 * (debt + 1)),
+        );
+        let (allowed, denied) = one(&store, NOW, look);
+        assert_eq!((allowed, denied.retry_after), (false, wait), "{debt}");
+        let (allowed, paid) = one(&store, NOW.after(wait), look);
+        assert_eq!((allowed, paid.remaining), (true, 1), "{debt}");
     }
 }
