@@ -328,9 +328,10 @@ impl App {
     pub(crate) fn task_failures(&self) -> Vec<(&'static str, u64)> {
         let own = self.maintenance.all();
         let own = own.map(|task| (task.name(), task.failures()));
+        let of_stores = ("stores", self.limiter.store().task_failures());
         let parts = self.monitored();
         let of_parts = parts.iter().flat_map(|part| part.tasks());
-        own.into_iter().chain(of_parts).collect()
+        own.into_iter().chain([of_stores]).chain(of_parts).collect()
     }
 
     /// Not ready any more, from now on.

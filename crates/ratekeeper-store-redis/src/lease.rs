@@ -25,9 +25,9 @@ use std::sync::Arc;
 use ratekeeper_core::lease::Taken;
 use ratekeeper_core::{Micros, Outcome};
 use ratekeeper_store::Step;
-use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
+use crate::background::Background;
 use crate::config::RedisConfig;
 use crate::script_context::ScriptContext;
 use crate::topology::Topology;
@@ -51,11 +51,12 @@ impl Leases {
         topology: Arc<Topology>,
         config: Arc<RedisConfig>,
         context: Arc<ScriptContext>,
-        home: Handle,
+        home: Background,
     ) -> Self {
         context.nodes.join();
         let shared = Shared::new(topology, config, context, &home);
-        let keeper = home.spawn(Arc::clone(&shared).check_in_time());
+        let checked = Arc::clone(&shared);
+        let keeper = home.spawn("leases", move || Arc::clone(&checked).check_in_time());
         Self {
             shared,
             keeper: keeper.abort_handle(),

@@ -7,6 +7,7 @@
 //! decision fails at once, and the caller applies its failure mode.
 
 mod answers;
+mod background;
 mod batch;
 mod breaker;
 mod clock;

@@ -12,9 +12,9 @@ use ratekeeper_core::region::counted::RegionPost;
 use ratekeeper_store::{
     CounterKey, LoanChange, LoanCounter, LoanDemand, LoanState, Step, StoreError, boot_time,
 };
-use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use crate::background::Background;
 use crate::config::RedisConfig;
 use crate::script::{AnswerError, Call, Item, Script, decode_loans};
 use crate::script_context::ScriptContext;
@@ -60,7 +60,7 @@ impl Loans {
         topology: Arc<Topology>,
         config: Arc<RedisConfig>,
         context: Arc<ScriptContext>,
-        home: Handle,
+        home: Background,
     ) -> Self {
         let shared = Arc::new_cyclic(|this| Shared {
             sender: SideSender::new(topology, config, home, this.clone()),

@@ -6,10 +6,10 @@ mod server;
 
 use std::sync::Arc;
 
-use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
+use crate::background::Background;
 use crate::config::RedisConfig;
 use crate::hash_key::{HashKeyRole, SharedHashKey};
 use crate::script_context::ScriptContext;
@@ -52,7 +52,7 @@ impl Monitor {
         context: Arc<ScriptContext>,
         prefix: &str,
         role: HashKeyRole,
-        runtime: &Handle,
+        home: &Background,
     ) -> Self {
         let monitored = Arc::new(Monitored {
             role,
@@ -62,14 +62,20 @@ impl Monitor {
             config: Arc::clone(&config),
             greeted: watch::Sender::new(0),
         });
-        let surveyed = runtime.spawn(async move {
-            match topology.sentinels.clone() {
-                Some(set) => follow(topology, set, config).await,
-                None if topology.is_cluster() => survey(topology, config).await,
-                None => {}
+        let surveyed = home.spawn("survey of servers", move || {
+            let (topology, config) = (Arc::clone(&topology), Arc::clone(&config));
+            async move {
+                match topology.sentinels.clone() {
+                    Some(set) => follow(topology, set, config).await,
+                    None if topology.is_cluster() => survey(topology, config).await,
+                    None => {}
+                }
             }
         });
-        let looked_after = runtime.spawn(monitor_all(Arc::clone(&monitored)));
+        let (all, home_of_all) = (Arc::clone(&monitored), home.clone());
+        let looked_after = home.spawn("monitors of servers", move || {
+            monitor_all(Arc::clone(&all), home_of_all.clone())
+        });
         Self {
             monitored,
             tasks: [surveyed.abort_handle(), looked_after.abort_handle()],
@@ -145,7 +151,7 @@ impl Monitor {
 }
 
 /// Looks after every server that serves slots, for as long as it does.
-async fn monitor_all(monitored: Arc<Monitored>) {
+async fn monitor_all(monitored: Arc<Monitored>, home: Background) {
     let mut tasks: Vec<(Arc<Shard>, JoinSet<()>)> = Vec::new();
     loop {
         let map = monitored.topology.map();
@@ -154,10 +160,11 @@ async fn monitor_all(monitored: Arc<Monitored>) {
             if tasks.iter().any(|(it, _)| Arc::ptr_eq(it, shard)) {
                 continue;
             }
-            let monitor = ServerMonitor::new(Arc::clone(shard), Arc::clone(&monitored));
+            let of = (Arc::clone(shard), Arc::clone(&monitored));
+            let begin = move || ServerMonitor::new(Arc::clone(&of.0), Arc::clone(&of.1)).keep();
             // Ends with the set it is in.
             let mut task = JoinSet::new();
-            task.spawn(monitor.keep());
+            task.spawn(home.clone().until_done("monitor of a server", begin));
             tasks.push((Arc::clone(shard), task));
         }
         monitored.topology.changed(map.version).await;

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use ratekeeper_store::{LeaseGauges, Step, SyncGauges};
 use tokio::runtime::Handle;
 
+use crate::background::Background;
 use crate::config::RedisConfig;
 use crate::denied::Denied;
 use crate::endpoint::Endpoint;
@@ -48,6 +49,7 @@ impl RedisServers {
         clock: Clock,
         home: Handle,
     ) -> Self {
+        let home = Background::new(home);
         let prefix = format!("{}rk:", endpoint.prefix());
         if clock == Clock::FromCaller {
             // A call is given one time, that of one request.

@@ -205,6 +205,10 @@ impl SharedStore for RedisServers {
         self.faults()
     }
 
+    fn task_failures(&self) -> u64 {
+        self.slots.background().failures()
+    }
+
     fn lease_gauges(&self) -> Option<LeaseGauges> {
         self.leased()
     }

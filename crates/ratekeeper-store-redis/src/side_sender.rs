@@ -22,11 +22,11 @@ use parking_lot::Mutex;
 use ratekeeper_core::Micros;
 use ratekeeper_store::{CounterKey, boot_time};
 use redis::{RedisError, RedisResult, Value};
-use tokio::runtime::Handle;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::sleep;
 use tracing::debug;
 
+use crate::background::Background;
 use crate::config::RedisConfig;
 use crate::script::{AnswerError, Call, Item, Script, slot};
 use crate::shard::Shard;
@@ -107,7 +107,7 @@ pub(crate) trait SideWork: Send + Sync + Sized + 'static {
 pub(crate) struct SideSender<W: SideWork> {
     topology: Arc<Topology>,
     config: Arc<RedisConfig>,
-    home: Handle,
+    home: Background,
     work: Weak<W>,
     routes: Mutex<Vec<Route<W::Job>>>,
     /// Jobs that have not ended yet.
@@ -125,7 +125,7 @@ impl<W: SideWork> SideSender<W> {
     pub(crate) fn new(
         topology: Arc<Topology>,
         config: Arc<RedisConfig>,
-        home: Handle,
+        home: Background,
         work: Weak<W>,
     ) -> Self {
         Self {
@@ -186,11 +186,12 @@ impl<W: SideWork> SideSender<W> {
                 shard: Arc::clone(shard),
                 topology: Arc::clone(&self.topology),
                 connect_timeout: self.config.connect_timeout,
+                home: self.home.clone(),
                 work: self.work.clone(),
                 under_way: Arc::clone(&self.under_way),
                 waiting,
             };
-            self.home.spawn(supervised.run());
+            self.home.runtime().spawn(supervised.run());
             let shard = Arc::clone(shard);
             routes.push(Route { shard, jobs });
             routes.len() - 1
@@ -204,6 +205,7 @@ struct Supervised<W: SideWork> {
     shard: Arc<Shard>,
     topology: Arc<Topology>,
     connect_timeout: Duration,
+    home: Background,
     work: Weak<W>,
     under_way: Arc<AtomicUsize>,
     waiting: Receiver<W::Job>,
@@ -235,14 +237,17 @@ impl<W: SideWork> Supervised<W> {
                 return;
             };
             let pause = match connection {
-                Ok(mut connection) => match self.exchange(&mut connection, &work, jobs).await {
-                    Used::Broken => Some(backoff.next()),
-                    used => {
-                        kept = Some(connection);
-                        backoff = Backoff::default();
-                        (used == Used::Refused).then_some(PAUSE)
+                Ok(mut connection) => {
+                    let exchange = self.exchange(&mut connection, &work, jobs);
+                    match self.home.survive("side connection", exchange).await {
+                        None | Some(Used::Broken) => Some(backoff.next()),
+                        Some(used) => {
+                            kept = Some(connection);
+                            backoff = Backoff::default();
+                            (used == Used::Refused).then_some(PAUSE)
+                        }
                     }
-                },
+                }
                 Err(why) => {
                     debug!(shard = %self.shard.name, %why, "no side connection");
                     self.give_up(&work, jobs);

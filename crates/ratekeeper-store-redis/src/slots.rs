@@ -10,6 +10,7 @@ use ratekeeper_store::{Answer, Post, Request, StoreError, Verdicts};
 use ratekeeper_stores::StoreReply;
 use tokio::runtime::Handle;
 
+use crate::background::Background;
 use crate::config::RedisConfig;
 use crate::connections::ShardConnections;
 use crate::lease::Leases;
@@ -29,8 +30,8 @@ struct Inner {
     topology: Arc<Topology>,
     config: Arc<RedisConfig>,
     context: Arc<ScriptContext>,
-    /// The runtime that serves callers outside of any runtime.
-    home: Handle,
+    /// Its runtime also serves callers outside of any runtime.
+    home: Background,
     number: u64,
     connections: Mutex<Vec<Arc<ShardConnections>>>,
     /// Made by the first request that has synced counters.
@@ -59,7 +60,7 @@ impl Slots {
         topology: Arc<Topology>,
         config: Arc<RedisConfig>,
         context: Arc<ScriptContext>,
-        home: Handle,
+        home: Background,
     ) -> Self {
         static STORES: AtomicU64 = AtomicU64::new(0);
         Self(Arc::new(Inner {
@@ -71,6 +72,10 @@ impl Slots {
             connections: Mutex::default(),
             synced: OnceLock::new(),
         }))
+    }
+
+    pub(crate) fn background(&self) -> &Background {
+        &self.0.home
     }
 
     pub(crate) fn topology(&self) -> &Topology {
@@ -152,7 +157,7 @@ impl Slots {
 
     fn with_connection<T>(&self, slot: u16, ask: impl FnOnce(Option<&ShardConnection>) -> T) -> T {
         let runtime = Handle::try_current();
-        let runtime = runtime.as_ref().unwrap_or(&self.0.home);
+        let runtime = runtime.as_ref().unwrap_or(self.0.home.runtime());
         let (id, version) = (runtime.id(), self.0.topology.version());
         REMEMBERED.with_borrow_mut(|all| {
             let is_known = |it: &Remembered| {

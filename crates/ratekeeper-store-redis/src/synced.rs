@@ -19,11 +19,11 @@ use std::time::Duration;
 
 use ratekeeper_store::synced::SyncedCounters;
 use ratekeeper_store::{Charge, Extra, Request, Step, SyncGauges, SyncedHits, Verdicts, boot_time};
-use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
+use crate::background::Background;
 use crate::config::RedisConfig;
 use crate::script::Script;
 use crate::script_context::ScriptContext;
@@ -77,7 +77,7 @@ impl Synced {
         topology: Arc<Topology>,
         config: Arc<RedisConfig>,
         context: Arc<ScriptContext>,
-        home: Handle,
+        home: Background,
     ) -> Self {
         let [high, low] = [0, 1].map(|half: u8| RandomState::new().hash_one(half));
         let shared = Arc::new_cyclic(|this| Shared {
@@ -88,7 +88,8 @@ impl Synced {
             sender: SideSender::new(topology, config, home.clone(), this.clone()),
             sooner: Notify::new(),
         });
-        let task = home.spawn(Arc::clone(&shared).take_turns());
+        let turns = Arc::clone(&shared);
+        let task = home.spawn("synced counters", move || Arc::clone(&turns).take_turns());
         Self {
             shared,
             task: task.abort_handle(),

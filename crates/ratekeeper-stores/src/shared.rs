@@ -166,6 +166,11 @@ pub trait SharedStore: Debug + Send + Sync + 'static {
         Vec::new()
     }
 
+    /// The number of times that background work ended early because of a bug, and was begun again.
+    fn task_failures(&self) -> u64 {
+        0
+    }
+
     /// This node's leases, if it has asked for some.
     fn lease_gauges(&self) -> Option<LeaseGauges> {
         None

@@ -65,6 +65,13 @@ impl Stores {
         faults.collect()
     }
 
+    /// The number of times that background work of the stores ended early because of a bug, and was begun again.
+    #[must_use]
+    pub fn task_failures(&self) -> u64 {
+        let failures = self.all_shared().map(|(_, store)| store.task_failures());
+        failures.sum()
+    }
+
     /// This node's leases, for each store that grants some.
     #[must_use]
     pub fn lease_gauges(&self) -> Vec<LeaseGauges> {

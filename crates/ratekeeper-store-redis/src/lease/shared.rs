@@ -10,12 +10,12 @@ use parking_lot::Mutex;
 use ratekeeper_core::lease::{Facts, Holding, LEAST, LeaseAnswer, Slots as Credits, Taken};
 use ratekeeper_core::{Limit, Micros, Outcome};
 use ratekeeper_store::{CounterKey, LeaseGauges, LeasedHits, Step, boot_time};
-use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::book::{Book, Counts};
 use super::calls::Job;
 use super::track::{Track, Tracks};
+use crate::background::Background;
 use crate::config::RedisConfig;
 use crate::replicas::Allowance;
 use crate::script::{LeaseCall, SettledCounter};
@@ -60,7 +60,7 @@ impl Shared {
         topology: Arc<Topology>,
         config: Arc<RedisConfig>,
         context: Arc<ScriptContext>,
-        home: &Handle,
+        home: &Background,
     ) -> Arc<Self> {
         let credits = Credits::new(LEASES_MAX);
         Arc::new_cyclic(|this| Self {
