@@ -139,7 +139,7 @@ Examples:
     Migrate(Migrate),
     /// Tell if a running service is ready: exit code 0 if it is, else 1
     #[command(after_help = "\
-For probes of containers, whose images have no other HTTP client. Without a URL it asks the HTTP listener of a service with the same settings, on this host.
+For probes of containers, whose images have no other HTTP client. Without a URL it asks the HTTP listener of a service with the same settings, on this host, or the admin listener of a gateway that has no other.
 
 Examples:
   ratekeeper health
@@ -226,7 +226,7 @@ Examples:
     Check(RulesCheck),
     /// Show which limits apply to a request and what each would answer, without charging it
     #[command(after_help = "\
-With --admin, a running service answers from its live counters; otherwise rules are read from files, and counters start empty. An entry is key=value; write a comma in a value as \\, and a backslash as \\\\.
+With --admin, a running service answers from its live counters; otherwise rules are read from files, and counters start empty. With --admin, --request asks its load shedders alone: name descriptors to ask its limits. An entry is key=value; write a comma in a value as \\, and a backslash as \\\\.
 
 Examples:
   ratekeeper rules explain --rules rules/ api api_key=abc,path=/login
@@ -441,7 +441,7 @@ pub(crate) struct RulesExplain {
     #[arg(long)]
     pub(crate) json: bool,
     /// HTTP request in place of descriptors, such as `GET /product/7`; the `auth` and `identity` settings turn it into
-    /// descriptors. With --admin: show what the load shedders of a running gateway would do with it now
+    /// descriptors. With --admin: show only what the load shedders of a running gateway would do with it now
     #[arg(long, value_name = "METHOD PATH", conflicts_with = "descriptors")]
     pub(crate) request: Option<String>,
     /// Header of that request; repeatable

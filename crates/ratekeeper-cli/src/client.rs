@@ -50,6 +50,8 @@ pub(crate) struct Request<'a> {
     pub(crate) condition: Option<(&'static str, &'a str)>,
     /// The timeout of sending, and of each read of the answer.
     pub(crate) patience: Duration,
+    /// The kind of address that is asked, for whoever has named another.
+    pub(crate) asks_at: &'static str,
 }
 
 /// An answer whose body is read while it comes.
@@ -115,6 +117,7 @@ impl Request<'_> {
             token,
             condition,
             patience: _,
+            asks_at: _,
         } = self;
         let mut request = format!(
             "{method} {path} HTTP/1.0\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n",
@@ -141,7 +144,7 @@ pub(crate) fn open(
     files: &TlsFiles,
     asked: &Request<'_>,
 ) -> Result<(Answer, Option<Opened>)> {
-    let (mut stream, host) = dial(address, files, asked.patience)?;
+    let (mut stream, host) = dial(address, files, asked)?;
     let broken = || format!("{address} did not answer to the end");
     let sent = stream.write_all(asked.text(host).as_bytes());
     let is_cut = |error: &std::io::Error| {
@@ -198,7 +201,7 @@ pub(crate) fn send(address: &str, files: &TlsFiles, asked: &Request<'_>) -> Resu
 fn dial<'a>(
     address: &'a str,
     files: &TlsFiles,
-    patience: Duration,
+    asked: &Request<'_>,
 ) -> Result<(Box<dyn Stream>, &'a str)> {
     let is_encrypted = address.starts_with(HTTPS);
     if !is_encrypted && *files != TlsFiles::default() {
@@ -206,7 +209,10 @@ fn dial<'a>(
             "{address}: certificates mean nothing where nothing is encrypted; write {HTTPS}HOST:PORT"
         );
     }
-    let refused = || format!("cannot connect to {address}; is it the admin address?");
+    let Request {
+        patience, asks_at, ..
+    } = *asked;
+    let refused = || format!("cannot connect to {address}; is it {asks_at}?");
     if let Some(socket) = address.strip_prefix(UNIX) {
         let stream = connect_unix(socket, patience).with_context(refused)?;
         return Ok((stream, "localhost"));

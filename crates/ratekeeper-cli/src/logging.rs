@@ -21,7 +21,9 @@ pub(crate) fn start(settings: &Values) -> Result<()> {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal());
+        .with_ansi(std::io::stderr().is_terminal())
+        // It would be written to standard error, by means that panic if nobody reads that any more.
+        .log_internal_errors(false);
     let started = match *settings.log_format {
         LogFormat::Text => builder.fmt_fields(text()).try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),

@@ -1,6 +1,7 @@
 //! The command `ratekeeper`: reads the command line, the environment and the settings file, connects the parts, and
 //! prints their results. It makes no decisions itself.
 
+mod background;
 mod cli;
 mod client;
 mod commands;

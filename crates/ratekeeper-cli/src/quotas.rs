@@ -1,17 +1,17 @@
 //! The database with tenants' quotas: opened, followed, and reported on.
 
 mod adjust;
-mod background;
 mod export_report;
 mod key;
 mod meter;
 mod presence;
 mod report;
+mod tasks;
 
+use crate::background::Background;
 use crate::settings::{OnQuotaFailure, QuotaSettings, Settings};
 use adjust::StepCounts;
 use anyhow::{Context, Result, bail};
-use background::{Background, QuotaTasks};
 use export_report::ExportReport;
 use meter::Writer;
 use presence::Dispute;
@@ -29,6 +29,7 @@ use report::Report;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use tasks::QuotaTasks;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tracing::{info, warn};

@@ -70,9 +70,10 @@ pub struct Reservation {
 /// The result of settling a reservation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settled {
-    /// Hits given back to each limit.
+    /// The most hits given back to a limit; 0 if no limit counts them any more. One that took fewer than were reserved gets
+    /// fewer back.
     pub given_back: u64,
-    /// Number of limits that got hits back.
+    /// Number of limits that got hits back, or were charged more.
     pub limits: u32,
     /// True if the same call was made before, and this one changed nothing.
     pub is_repeat: bool,

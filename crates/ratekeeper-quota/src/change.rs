@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use ratekeeper_core::Timestamp;
-use ratekeeper_rules::{RuleSet, TenantHash, TenantQuotas};
+use ratekeeper_rules::{BadQuotas, QuotaList, RuleSet, TenantHash, TenantQuotas};
 use serde_json::Value;
 use sqlx::{Any, AssertSqlSafe, Row, Transaction};
 
@@ -60,6 +60,35 @@ impl TenantPut {
     fn after(&self, before: Option<&TenantQuotas>, now: Timestamp) -> TenantQuotas {
         replaced(before, &self.quotas, self.begins, now)
     }
+
+    /// Checks what the tenant will have `after`, in which there is what it keeps until then. A mistake has the place that
+    /// it has in what was sent.
+    fn check_after(&self, after: &TenantQuotas, rules: &RuleSet) -> Result<(), BadQuotas> {
+        let checked = after.check(&self.tenant.domain, rules);
+        checked.map_err(|bad| self.as_sent(after, bad))
+    }
+
+    fn as_sent(&self, after: &TenantQuotas, mut bad: BadQuotas) -> BadQuotas {
+        let (list, at) = match &mut bad {
+            BadQuotas::BeginsTwice { list, at } | BadQuotas::EndsBeforeItBegins { list, at } => {
+                (*list, at)
+            }
+            BadQuotas::NoPlan { at, .. } => (QuotaList::Plans, at),
+            BadQuotas::NoLimit { at, .. } => (QuotaList::Overrides, at),
+            _ => return bad,
+        };
+        let place = match list {
+            QuotaList::Plans => place_in(&self.quotas.plans, after.plans.get(*at)),
+            QuotaList::Overrides => place_in(&self.quotas.overrides, after.overrides.get(*at)),
+        };
+        // What it keeps was not sent.
+        *at = place.unwrap_or(*at);
+        bad
+    }
+}
+
+fn place_in<T: PartialEq>(sent: &[T], part: Option<&T>) -> Option<usize> {
+    sent.iter().position(|own| Some(own) == part)
 }
 
 /// The reason why none of several tenants was changed.
@@ -162,7 +191,7 @@ impl QuotaStore {
             for (at, put) in some {
                 let before = found.get(&put.tenant.key()).copied();
                 let quotas = put.after(before, now);
-                let checked = quotas.check(&put.tenant.domain, rules);
+                let checked = put.check_after(&quotas, rules);
                 checked.map_err(|bad| of(Some(*at))(bad.into()))?;
             }
         }
@@ -328,7 +357,7 @@ impl Change {
         check(expected, before.as_ref())?;
         if put.begins.is_some() {
             // Together with what the tenant keeps, there may be too much.
-            quotas.check(&put.tenant.domain, rules)?;
+            put.check_after(&quotas, rules)?;
         }
         let had = before.as_ref().map(|record| record.quotas.clone());
         let had = had.unwrap_or_default();

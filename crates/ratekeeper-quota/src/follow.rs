@@ -97,7 +97,9 @@ impl Follower {
             }
         }
         let wake = Arc::new(Notify::new());
-        let listening = tokio::spawn(listen(copy.store.clone(), Arc::clone(&wake)));
+        let (store, woken) = (copy.store.clone(), Arc::clone(&wake));
+        let listen = move || listen(store.clone(), Arc::clone(&woken));
+        let listening = tokio::spawn(begin_again(listen));
         let copy = Arc::new(Mutex::new(copy));
         let task = tokio::spawn(keep(Arc::clone(&copy), Arc::clone(&wake)));
         Self {
@@ -160,6 +162,25 @@ async fn keep(copy: Arc<Mutex<Copy>>, wake: Arc<Notify>) {
         if let Some(Err(error)) = look.join_next().await {
             warn!(%error, "reading the quota database has failed: please report this bug");
         }
+    }
+}
+
+/// Does what `begin` begins until it ends, and begins it again after a mistake of ours. Until then, polling alone finds changes.
+async fn begin_again<F>(mut begin: impl FnMut() -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    loop {
+        // A set, so that it ends with us.
+        let mut work = JoinSet::new();
+        work.spawn(begin());
+        match work.join_next().await {
+            Some(Err(error)) => {
+                warn!(%error, "listening to the quota database has failed: please report this bug");
+            }
+            Some(Ok(())) | None => return,
+        }
+        sleep(POLL).await;
     }
 }
 
@@ -503,6 +524,22 @@ descriptors:
         let hour = Duration::from_secs(3_600);
         assert_eq!(traces_after(23 * hour).await, 1);
         assert_eq!(traces_after(25 * hour).await, 0);
+    }
+
+    #[tokio::test]
+    async fn listening_goes_on_after_a_panic() {
+        let mut times = 0;
+        let (done, mut is_done) = tokio::sync::mpsc::channel(1);
+        let listen = move || {
+            times += 1;
+            let (time, done) = (times, done.clone());
+            async move {
+                assert!(time > 1, "a mistake of ours");
+                done.send(time).await.expect("it is read");
+            }
+        };
+        begin_again(listen).await;
+        assert_eq!(is_done.recv().await, Some(2));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The results of a replay.
 
-mod json;
+pub(crate) mod json;
 pub(crate) mod table;
 
 use serde::Serialize;

@@ -69,6 +69,29 @@ fn calls_in_flight_exceed_a_budget_by_what_was_not_reserved() {
     assert_eq!((output.allowed, output.denied), (200, 400));
 }
 
+/// Scripts read no tables.
+#[test]
+fn the_json_has_the_time_the_notes_and_the_order_that_the_tables_tell() {
+    let rules = format!("{OUTPUT}- {{ key: user, rate_limit: {{ window: 1h, limit: 5 }} }}\n");
+    let calls = "2023-11-16 18:15:46,7,10\n2023-11-16 18:15:50,7,10\n2023-11-16 18:15:49,7,10\n";
+    let report = replayed(options(|_| {}), &rules, calls);
+    let json = serde_json::to_value(&report).expect("it is plain data");
+    assert_eq!(json["domain"], "llm");
+    assert_eq!(json["span"]["first"], "2023-11-16T18:15:46Z");
+    assert_eq!(json["span"]["last"], "2023-11-16T18:15:50Z");
+    assert_eq!(json["late"], 1);
+    let notes = json["notes"].as_array().expect("a list");
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    let text = report.to_string();
+    for note in notes {
+        let note = note.as_str().expect("a sentence");
+        assert!(text.contains(note), "{note}: {text}");
+    }
+    let empty = replayed(options(|_| {}), OUTPUT, "");
+    let json = serde_json::to_value(&empty).expect("it is plain data");
+    assert!(json["span"].is_null(), "{json}");
+}
+
 #[test]
 fn what_was_reserved_and_not_used_is_given_back_and_what_was_asked_in_advance_is_not() {
     // Each ends before the next one comes.

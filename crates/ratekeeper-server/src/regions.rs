@@ -41,6 +41,7 @@ use ratekeeper_store::{CounterKey, HeardRegions, LoanCounter, StoreSlot, boot_ti
 use ratekeeper_stores::Stores;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use crate::app::maintenance_tasks::MaintenanceTask;
 use counters::Counters;
 pub use peer::{PeerLink, PeerRegion, ToRegion};
 use taken::Taken;
@@ -72,6 +73,7 @@ pub struct RegionLoans {
     heard: Arc<HeardRegions>,
     /// Links of others that were refused.
     links_refused: AtomicU64,
+    task: Arc<MaintenanceTask>,
 }
 
 #[derive(Default)]
@@ -137,6 +139,7 @@ impl RegionLoans {
             heard,
             regions,
             links_refused: AtomicU64::new(0),
+            task: Arc::new(MaintenanceTask::new("regions")),
         })
     }
 
@@ -152,12 +155,18 @@ impl RegionLoans {
         &self.peers
     }
 
+    /// The state of the work on loans and of links, for who does it.
+    #[must_use]
+    pub const fn task(&self) -> &Arc<MaintenanceTask> {
+        &self.task
+    }
+
     /// The time until which what another region has just sent is answered: its link is taken for broken if that takes longer.
     pub(crate) fn answer_until() -> Instant {
         Instant::now() + ANSWER_TIME
     }
 
-    /// Looks after the loans until no one else has them.
+    /// Looks after the loans until no one else has them. May be called again after a panic ended it.
     pub async fn run(this: Weak<Self>) {
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -87,8 +87,10 @@ impl KeysSource {
         every
     }
 
-    /// Goes on to fetch, for ever; first after `pause`.
-    pub async fn run(mut self, pause: Duration) {
+    /// Goes on to fetch, for ever; first after `pause`. May be called again after a panic ended it.
+    pub async fn run(&mut self, pause: Duration) {
+        // What was fetched before a panic may not have been put in force.
+        self.fetcher.forget();
         let mut next = Instant::now() + pause;
         let mut may_ask = Instant::now();
         let mut is_wanted = false;

@@ -85,8 +85,8 @@ impl RegionLink {
         })
     }
 
-    /// Keeps the link up, for ever.
-    pub async fn run(self) {
+    /// Keeps the link up, for ever. May be called again after a panic ended it.
+    pub async fn run(&self) {
         let Some(mut link) = self.loans.peers()[self.place].link() else {
             return;
         };

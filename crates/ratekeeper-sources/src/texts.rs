@@ -76,6 +76,15 @@ impl OpenSource {
         }
     }
 
+    /// Forgets which texts were fetched last.
+    fn forget(&mut self) {
+        match self {
+            Self::Url(url) => url.forget(),
+            // They tell all texts each time.
+            Self::Redis(_) | Self::Etcd(_) => {}
+        }
+    }
+
     /// Waits until the texts may have changed, for up to `interval`.
     async fn idle(&mut self, interval: Duration) {
         match self {
@@ -138,15 +147,17 @@ impl TextsSource {
         }
     }
 
-    /// Fetches until the server that takes the rules ends.
-    pub async fn run(mut self, feed: RulesFeed) {
+    /// Fetches until the server that takes the rules ends. May be called again after a panic ended it.
+    pub async fn run(&mut self, feed: &RulesFeed) {
+        // What was fetched before a panic may not have been delivered.
+        self.place.forget();
         let mut backoff = Backoff::default();
         loop {
             match self.place.fetch().await {
                 Ok(texts) => {
                     self.status.reached();
                     backoff.reset();
-                    if !self.deliver(texts, &feed).await {
+                    if !self.deliver(texts, feed).await {
                         return;
                     }
                     // Nodes that started together do not go on together.
@@ -167,10 +178,12 @@ impl TextsSource {
             return true;
         };
         let print = fingerprint(&texts);
-        if self.delivered.replace(print) == Some(print) {
+        if self.delivered == Some(print) {
             return true;
         }
         let taken = feed.deliver(texts).await;
+        // Behind it: a panic of ours before that has delivered nothing.
+        self.delivered = Some(print);
         self.status.delivered(taken.is_err());
         taken != Err(DeliveryError::Ended)
     }

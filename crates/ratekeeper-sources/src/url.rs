@@ -93,6 +93,11 @@ impl UrlFetcher {
         &self.config.url
     }
 
+    /// Forgets which text was fetched last: it is fetched again.
+    pub(crate) fn forget(&mut self) {
+        self.tag = None;
+    }
+
     /// Fetches the text, up to 16 MiB of it within 20 s; [`None`] if it is the same as the last time.
     ///
     /// # Errors

@@ -127,11 +127,11 @@ impl XdsSource {
         self.status.clone()
     }
 
-    /// Follows the control plane until the server that takes the rules ends.
-    pub async fn run(mut self, feed: RulesFeed) {
+    /// Follows the control plane until the server that takes the rules ends. May be called again after a panic ended it.
+    pub async fn run(&mut self, feed: &RulesFeed) {
         let mut backoff = Backoff::default();
         loop {
-            let ended = self.stream(&feed, &mut backoff).await;
+            let ended = self.stream(feed, &mut backoff).await;
             let Err(why) = ended else {
                 return;
             };

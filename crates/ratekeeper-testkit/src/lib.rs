@@ -20,6 +20,7 @@ pub mod counting;
 pub mod etcd;
 pub mod events;
 pub mod examples;
+pub mod fragile_log;
 pub mod http1;
 pub mod http2;
 pub mod keep_alive;

@@ -13,6 +13,9 @@ use std::time::Duration;
 /// The longest token file that is read: longer than any token.
 const TOKEN_BYTES_MAX: u64 = 4 << 10;
 
+/// The address that admin commands are for.
+const ASKS_AT: &str = "the admin address";
+
 /// The state in which something has to be for a change of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Condition {
@@ -131,6 +134,7 @@ impl AdminAccess {
             token: token.as_deref(),
             condition,
             patience,
+            asks_at: ASKS_AT,
         };
         client::send(&self.address, &self.files(), &asked)
     }
@@ -174,6 +178,7 @@ impl AdminAccess {
             token: token.as_deref(),
             condition: None,
             patience: PATIENCE,
+            asks_at: ASKS_AT,
         };
         let (answer, opened) = client::open(&self.address, &self.files(), &asked)?;
         opened.ok_or_else(|| self.refused(&answer))

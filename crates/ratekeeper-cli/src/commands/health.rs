@@ -3,7 +3,7 @@
 use crate::cli::Health;
 use crate::client::{self, Request};
 use crate::output;
-use crate::settings::{self, Flags};
+use crate::settings::{self, Flags, Settings};
 use anyhow::{Result, bail};
 use ratekeeper_server::ListenAddress;
 use ratekeeper_tls::TlsFiles;
@@ -13,6 +13,9 @@ use std::time::Duration;
 
 /// The longest that an answer may take: probes of containers give up after a second or a few.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// The addresses that tell the state of a node.
+const ASKS_AT: &str = "the HTTP or the admin address";
 
 pub(crate) fn run(args: &Health) -> Result<ExitCode> {
     let address = match &args.url {
@@ -30,8 +33,16 @@ pub(crate) fn run(args: &Health) -> Result<ExitCode> {
         token: None,
         condition: None,
         patience: PATIENCE,
+        asks_at: ASKS_AT,
     };
     let answer = client::send(&address, &files, &asked)?;
+    if !tells_state(&answer.body) {
+        bail!(
+            "{address} answers {}, which does not say if a node is ready: is it {ASKS_AT}? At the address of a gateway its \
+             upstream answers",
+            answer.status
+        );
+    }
     if !args.quiet {
         output::print(&format!("{}\n", answer.body.trim_end()))?;
     }
@@ -41,15 +52,33 @@ pub(crate) fn run(args: &Health) -> Result<ExitCode> {
     })
 }
 
-/// The HTTP listener of a service with the same settings, on this host.
+/// Returns true for what `/readyz` of a node answers, ready or not.
+fn tells_state(body: &str) -> bool {
+    let told: Option<serde_json::Value> = serde_json::from_str(body).ok();
+    told.is_some_and(|told| told["state"].is_string())
+}
+
+/// Returns true if the settings are those of a gateway.
+fn is_gateway(settings: &Settings) -> bool {
+    let values = &settings.values;
+    let said = [&values.upstream.said, &values.routes.said];
+    said.into_iter().any(|said| !said.is_default())
+}
+
+/// The HTTP listener of a service with the same settings, on this host; the admin listener of a gateway that opens no other.
 fn own(args: &Health) -> Result<String> {
     let settings = settings::of_process(&Flags::of_config(args.config.clone()))?;
-    if settings.tls.http.is_some() {
+    let values = &settings.values;
+    let (name, address, tls) = match is_gateway(&settings) && values.http.said.is_default() {
+        true => ("admin", &*values.admin, settings.tls.admin.is_some()),
+        false => ("HTTP", &*values.http, settings.tls.http.is_some()),
+    };
+    if tls {
         bail!(
-            "the HTTP listener encrypts: name it as its certificate does, https://NAME:PORT, and its authority with --ca"
+            "the {name} listener encrypts: name it as its certificate does, https://NAME:PORT, and its authority with --ca"
         );
     }
-    Ok(match &*settings.values.http {
+    Ok(match address {
         ListenAddress::Tcp(address) => reachable(*address).to_string(),
         unix => unix.to_string(),
     })

@@ -5,7 +5,7 @@ mod counters;
 mod source;
 
 use crate::cli::Migrate;
-use crate::output;
+use crate::output::{self, within_line};
 use crate::rules;
 use crate::settings::{self, Environment, Layers, Problem, RawValue, masked};
 use anyhow::{Context, Result};
@@ -112,7 +112,8 @@ impl<'a> Plan<'a> {
         for name in &self.variables.secrets {
             let _ = writeln!(
                 text,
-                "- `{name}` comes from a secret: give it to Ratekeeper in the same way."
+                "- `{}` comes from a secret: give it to Ratekeeper in the same way.",
+                within_line(name)
             );
         }
     }
@@ -123,15 +124,18 @@ impl<'a> Plan<'a> {
             let _ = writeln!(
                 text,
                 "- **In the way:** `{}`: {}",
-                problem.place, problem.message
+                problem.place,
+                within_line(&problem.message)
             );
         }
         for warning in &self.layers.warnings {
-            let _ = writeln!(text, "- `{}`: {}", warning.place, warning.message);
+            let message = within_line(&warning.message);
+            let _ = writeln!(text, "- `{}`: {message}", warning.place);
         }
         if let Some(loaded) = self.loaded {
             for warning in &loaded.warnings {
-                let _ = writeln!(text, "- {}: {}", warning.place, warning.message);
+                let message = within_line(&warning.message);
+                let _ = writeln!(text, "- {}: {message}", warning.place);
             }
         }
         let _ = writeln!(
@@ -220,7 +224,7 @@ mod tests {
 
     #[test]
     fn windows_tell_what_starts_afresh() {
-        let text = "domain: d\ndescriptors:\n- { key: a, rate_limit: { unit: day, requests_per_unit: 5 } }\n\
+        let text = "domain: d\ndescriptors:\n- { key: \"a\\n# Steps\", rate_limit: { unit: day, requests_per_unit: 5 } }\n\
                     - { key: b, rate_limit: { unit: second, requests_per_unit: 5 } }\n";
         let source = Source {
             name: "rules.yaml".to_owned(),
@@ -229,7 +233,7 @@ mod tests {
         let loaded = ratekeeper_rules::load(&[source], &Options::default()).expect("it is good");
         let variables = Variables::default();
         let plan = Plan::new(&variables, Some(&loaded)).text();
-        assert!(plan.contains("| 1 | d.a |"), "{plan}");
+        assert!(plan.contains("| 1 | d.a\\n# Steps |"), "{plan}");
         assert!(plan.contains("| 1 | d.b |"), "{plan}");
     }
 }

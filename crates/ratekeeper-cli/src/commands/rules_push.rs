@@ -2,7 +2,7 @@
 
 use super::rules_pull::{block_on, place};
 use crate::cli::RulesPush;
-use crate::output::{self, count};
+use crate::output::{self, count, within_line};
 use crate::rules;
 use anyhow::{Context, Result, bail};
 use ratekeeper_rules::{ReadOptions, Source};
@@ -82,7 +82,7 @@ async fn push(place: &TextsPlace, texts: NewTexts, is_dry: bool) -> Result<Strin
 fn changes(before: &[Source], texts: &NewTexts) -> String {
     let mut lines = String::new();
     let mut tell = |sign: char, name: &str| {
-        let _ = writeln!(lines, "{sign} {name}");
+        let _ = writeln!(lines, "{sign} {}", within_line(name));
     };
     let new = match texts {
         NewTexts::Many(new) => &**new,
@@ -127,6 +127,9 @@ mod tests {
         let before = [text("a", "1"), text("b", "1"), text("c", "1")];
         let new = NewTexts::Many(vec![text("a", "1"), text("b", "2"), text("d", "1")]);
         assert_eq!(changes(&before, &new), "~ b\n+ d\n- c\n");
+        let other = [text("gone\n+ all", "1")];
+        let none = NewTexts::Many(Vec::new());
+        assert_eq!(changes(&other, &none), "- gone\\n+ all\n");
         let one = NewTexts::One("1".to_owned());
         assert_eq!(changes(&before[..1], &one), "");
         assert_eq!(changes(&[], &one), "+ the text\n");

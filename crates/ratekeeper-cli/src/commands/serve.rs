@@ -148,14 +148,15 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
     welcome(&server, settings, snapshot.rules(), &limits, upstreams)?;
     let following = rules_from::start(&server, source);
     let keys_followed = keys.map(|keys| keys.follow(&server));
+    let mut linked = Vec::new();
     if let Some(loans) = loans {
-        regions::start(settings, &loans)?;
+        linked = regions::start(settings, &loans)?;
         server.monitor(loans);
     }
     monitor(&server, state.as_ref(), quotas.as_ref(), traces.as_ref());
     let saver = state.map(|state| Saver::start(Arc::clone(&limiter), state));
     let code = until_stopped(server, gateway, &stop).await;
-    drop((following, keys_followed));
+    drop((following, keys_followed, linked));
     finish(&limiter, traces, quotas, saver).await;
     Ok(code)
 }

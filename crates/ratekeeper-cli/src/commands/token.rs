@@ -57,7 +57,7 @@ fn revoke(name: &str, place: &TokenPlace, in_json: bool) -> Result<ExitCode> {
             Ok(revoked.code())
         }
         TokenStore::Node(node) => {
-            node.tokens.revoke(name)?;
+            node.revoke(name)?;
             let scope = node.scope();
             let answer = json!({ "name": name, "scope": "node" });
             output::answer(in_json, &answer, || {

@@ -1,6 +1,6 @@
 //! Takes the steps of policies by which limits of tenants follow their usage.
 
-use super::background::Background;
+use crate::background::Background;
 use ratekeeper_limiter::{Clock, Limiter};
 use ratekeeper_quota::{AdjustRound, AdjustStep, Follower, QuotaStore};
 use ratekeeper_rules::AdjustMode;

@@ -1,6 +1,6 @@
 //! Writes tenants' calls to the database, for billing.
 
-use super::background::{Finishing, Stopped};
+use crate::background::{Finishing, Stopped};
 use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::{Clock, UsageMeter};
 use ratekeeper_quota::{CallRow, CallerRow, QuotaStore, UsageRow};

@@ -4,7 +4,7 @@
 //! Each node lays out the identity of its database on a board in Redis, every two seconds. A node of an older version
 //! lays out nothing, and is not missed.
 
-use super::background::Background;
+use crate::background::Background;
 use anyhow::{Result, bail};
 use parking_lot::Mutex;
 use ratekeeper_core::formats::DATABASE_REPORT;

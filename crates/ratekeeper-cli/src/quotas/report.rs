@@ -1,8 +1,8 @@
 //! Metrics and messages about tenants' quotas, for operators.
 
 use super::adjust::StepCounts;
-use super::background::QuotaTasks;
 use super::presence::Dispute;
+use super::tasks::QuotaTasks;
 use ratekeeper_quota::QuotaStatus;
 use ratekeeper_server::{Families, Monitored};
 use std::fmt;

@@ -1,12 +1,25 @@
 //! Metrics and messages about the state file, for operators.
 
 use parking_lot::Mutex;
-use ratekeeper_server::{Families, Monitored, by};
+use ratekeeper_server::{Families, MaintenanceTask, Monitored, by};
 use std::fmt;
+use std::sync::Arc;
 
 /// The results of loading and saving since the start.
-#[derive(Debug, Default)]
-pub(crate) struct Report(Mutex<Counts>);
+#[derive(Debug)]
+pub(crate) struct Report {
+    counts: Mutex<Counts>,
+    task: Arc<MaintenanceTask>,
+}
+
+impl Default for Report {
+    fn default() -> Self {
+        Self {
+            counts: Mutex::default(),
+            task: Arc::new(MaintenanceTask::new("state")),
+        }
+    }
+}
 
 #[derive(Clone, Debug, Default)]
 struct Counts {
@@ -18,21 +31,26 @@ struct Counts {
 }
 
 impl Report {
+    /// The state of the work of saving.
+    pub(super) fn task(&self) -> Arc<MaintenanceTask> {
+        Arc::clone(&self.task)
+    }
+
     /// Counts that the file could not be used at the start.
     pub(super) fn set_aside(&self) {
-        self.0.lock().set_aside += 1;
+        self.counts.lock().set_aside += 1;
     }
 
     /// Counts a successful save; returns true if the one before had failed.
     pub(super) fn saved(&self) -> bool {
-        let mut counts = self.0.lock();
+        let mut counts = self.counts.lock();
         counts.saved += 1;
         counts.failing.take().is_some()
     }
 
     /// Counts a save that failed because of `why`; returns how many have failed in a row.
     pub(super) fn failed(&self, why: String) -> u64 {
-        let mut counts = self.0.lock();
+        let mut counts = self.counts.lock();
         counts.failed += 1;
         let times = counts.failing.as_ref().map_or(1, |(_, times)| times + 1);
         counts.failing = Some((why, times));
@@ -46,12 +64,16 @@ impl Monitored for Report {
     }
 
     fn encode(&self, families: &mut Families<'_>) -> fmt::Result {
-        let counts = self.0.lock().clone();
+        let counts = self.counts.lock().clone();
         let saves = [("success", counts.saved), ("error", counts.failed)];
         let help = "Saves of the state file";
         families.counters("ratelimit_state_saves", help, by("result", saves))?;
         let help = "State files set aside at start because they could not be used";
         families.counter("ratelimit_state_set_aside", help, counts.set_aside)
+    }
+
+    fn tasks(&self) -> Vec<(&'static str, u64)> {
+        vec![(self.task.name(), self.task.failures())]
     }
 
     fn faults(&self) -> Vec<String> {
@@ -61,6 +83,6 @@ impl Monitored for Report {
                  counted since"
             )
         };
-        self.0.lock().failing.iter().map(fault).collect()
+        self.counts.lock().failing.iter().map(fault).collect()
     }
 }

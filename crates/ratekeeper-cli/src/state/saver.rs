@@ -2,13 +2,13 @@
 
 use super::lock::{Claim, ClaimError};
 use super::{State, make_folder};
+use crate::background::{Finishing, Stopped};
 use ratekeeper_limiter::Limiter;
 use ratekeeper_stores::Stores;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::oneshot;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
 
@@ -19,40 +19,32 @@ const EVERY: Duration = Duration::from_secs(10);
 const LOGGED_EVERY: u64 = 60;
 
 /// Saves a limiter's counters until it is told to finish.
-pub(crate) struct Saver {
-    stop: oneshot::Sender<()>,
-    task: JoinHandle<()>,
-}
+pub(crate) struct Saver(Finishing);
 
 impl Saver {
     /// Saves now, so that a place that cannot be written is known at once, and every ten seconds; must be called in a
     /// runtime.
     pub(crate) fn start(limiter: Arc<Limiter<Stores>>, state: State) -> Saver {
-        let (stop, stopped) = oneshot::channel();
-        let task = tokio::spawn(keep_saving(limiter, Arc::new(state), stopped));
-        Saver { stop, task }
+        let (task, state) = (state.report.task(), Arc::new(state));
+        Saver(Finishing::start(task, move |stopped| {
+            keep_saving(Arc::clone(&limiter), Arc::clone(&state), stopped)
+        }))
     }
 
     /// Saves one last time, after a save that is under way.
     pub(crate) async fn finish(self) {
-        drop(self.stop);
-        if let Err(error) = self.task.await {
-            warn!(%error, "the counters were not saved at the end");
-        }
+        self.0.finish().await;
     }
 }
 
-async fn keep_saving(
-    limiter: Arc<Limiter<Stores>>,
-    state: Arc<State>,
-    mut stopped: oneshot::Receiver<()>,
-) {
+async fn keep_saving(limiter: Arc<Limiter<Stores>>, state: Arc<State>, mut stopped: Stopped) {
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let last = tokio::select! {
             _ = ticks.tick() => false,
-            _ = &mut stopped => true,
+            // The sender is gone, which says that it is time.
+            _ = stopped.changed() => true,
         };
         let (saving, limiter) = (Arc::clone(&state), Arc::clone(&limiter));
         let saved = spawn_blocking(move || saving.save(&limiter)).await;
@@ -105,5 +97,43 @@ impl State {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratekeeper_limiter::LimiterOptions;
+    use ratekeeper_rules::RuleSet;
+    use ratekeeper_server::Monitored as _;
+    use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
+    use ratekeeper_testkit::fragile_log::FragileLog;
+    use std::fs;
+    use tokio::time::{sleep, timeout};
+
+    /// A log can fail, as anything can.
+    #[tokio::test]
+    async fn saving_goes_on_after_a_panic() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let own = folder.path().join("own");
+        let path = own.join("state");
+        let state = State::claim(&path).expect("it is nobody's");
+        fs::remove_dir_all(&own).expect("it is there");
+        fs::write(&own, "in the way").expect("there is room");
+        let report = state.report();
+        let store = MemoryStore::new(MemoryConfig::default()).expect("there is memory");
+        let limiter = Limiter::new(RuleSet::default(), store.into(), LimiterOptions::default());
+        let _log = FragileLog::panicking_at("the counters cannot be saved");
+        let saver = Saver::start(Arc::new(limiter), state);
+        let told = async {
+            while report.tasks() != [("state", 1)] {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let told = timeout(Duration::from_secs(60), told).await;
+        told.expect("it is counted and begun again");
+        fs::remove_file(&own).expect("it is there");
+        saver.finish().await;
+        assert!(path.exists(), "the last save is made");
     }
 }

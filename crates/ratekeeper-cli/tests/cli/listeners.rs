@@ -1,9 +1,10 @@
 //! Listeners other than at ports of loopback.
 
-use crate::support::{commands, ratekeeper, run, serve, write};
+use crate::support::{PROGRAM, commands, ratekeeper, run, said, serve, write};
 use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::certificates::{Authority, Validity, put};
 use ratekeeper_testkit::process::Process;
+use ratekeeper_testkit::ratekeeper::Setup;
 use tempfile::tempdir;
 
 const RULES: &str =
@@ -30,6 +31,28 @@ fn it_serves_at_unix_sockets_alone() {
     assert!(commands[2].contains(&admin), "{commands:?}");
     assert!(service.terminate().success());
     assert!(!folder.path().join("http").exists());
+}
+
+/// A gateway opens no HTTP listener unless one is named, and passes on what it is asked at its own.
+#[test]
+fn health_asks_a_gateway_where_it_tells_its_state() {
+    let folder = tempdir().expect("a folder can be made");
+    let gateway = Setup::front(PROGRAM).in_folder(folder.path());
+    let gateway = gateway.start_with(RULES, "upstream: http://127.0.0.1:1\nrules: rules.yaml\n");
+    let mut health = ratekeeper(folder.path(), &["health"]);
+    let own = format!("127.0.0.1:{}", gateway.admin);
+    let told = health.env("RATEKEEPER_ADMIN", &own).output();
+    assert_contains(
+        &said(told.expect("it starts")).succeeded(),
+        "\"ready\":true",
+    );
+    let front = format!("127.0.0.1:{}", gateway.port);
+    for (address, why) in [
+        (&*front, "does not say if a node is ready"),
+        ("127.0.0.1:1", "is it the HTTP or the admin address?"),
+    ] {
+        run(folder.path(), &["health", address]).refused(why);
+    }
 }
 
 #[test]

@@ -40,6 +40,29 @@ fn json_logs_are_json_from_the_first_byte() {
     }
 }
 
+/// Who read the log may have gone, as `head` does: that is no reason to stop.
+#[test]
+fn a_log_that_nobody_reads_stops_nothing() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", RULES);
+    let (reader, writer) = std::io::pipe().expect("a pipe can be made");
+    drop(reader);
+    let socket = folder.path().join("admin");
+    let args = format!(
+        "serve --rules rules.yaml --grpc 127.0.0.1:0 --http 127.0.0.1:0 --admin unix:{} --drain-delay 0s",
+        socket.display()
+    );
+    let mut command = support::ratekeeper(folder.path(), &args);
+    command.stderr(writer).stdout(std::process::Stdio::null());
+    let mut service = command.spawn().expect("the binary starts");
+    eventually("it listens", || socket.exists());
+    let url = format!("unix:{}", socket.display());
+    let told = support::run(folder.path(), &["health", &url]);
+    service.kill().expect("it is a child of ours");
+    service.wait().expect("it is a child of ours");
+    told.succeeded();
+}
+
 #[test]
 fn what_is_refused_at_start_is_json_too() {
     let folder = tempdir().expect("a folder can be made");

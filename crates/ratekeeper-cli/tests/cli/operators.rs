@@ -186,5 +186,10 @@ fn tokens_are_made_listed_and_revoked() {
     assert_contains(&revoked.err, "401");
     let nowhere = run(folder, &["token", "list"]);
     assert!(nowhere.err.contains("--data-dir"), "{}", nowhere.err);
+    for command in [&["list"][..], &["revoke", "ann"]] {
+        let args = [&["token"], command, &["--data-dir", "dtaa"]].concat();
+        run(folder, &args).refused("there is no folder dtaa");
+        assert!(!folder.join("dtaa").exists(), "nothing is made");
+    }
     assert!(service.stop().success());
 }

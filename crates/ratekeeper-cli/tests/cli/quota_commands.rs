@@ -4,7 +4,7 @@ use crate::fleet::{Fleet, ORDERS, RULES, limits, on_each_database};
 use crate::support::{Ratekeeper, http, serve, write};
 use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::eventually;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 
 use std::path::Path;
@@ -69,6 +69,9 @@ fn tenants_are_managed_through_any_node(fleet: &Fleet) {
     assert_eq!(bulk(fleet, &a, &b), 4);
     let gone = fleet.done(&b, &["quota", "delete", "acme"]);
     assert_eq!(gone, "acme has no plan or overrides of its own any more\n");
+    fleet.done(&b, &["quota", "set", "brief", "--plan", "pro"]);
+    let told = fleet.json(&b, &["quota", "delete", "brief"]);
+    assert_eq!(told, json!({ "tenant": "brief", "deleted": true }));
     eventually("it is gone everywhere", || limits(&a, "acme").0 == 10);
     let missing = fleet.tell(&a, &["quota", "get", "acme"]);
     assert_contains(&missing.err, "404");

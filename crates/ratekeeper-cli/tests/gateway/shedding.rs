@@ -272,6 +272,7 @@ shed:
         "shed/workers is shadow: good 70%, bad 80%",
         "shed/adaptive is on: min 4, max 4",
         "upstream upstream: passes it now: 1 of 4 places for this class are taken, of 4 for all",
+        "limits: not asked; name a domain and descriptors",
     ] {
         assert!(told.contains(line), "{line}\n{told}");
     }

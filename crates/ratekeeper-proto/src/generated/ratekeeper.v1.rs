@@ -361,17 +361,19 @@ pub struct CommitRequest {
     /// The token from ReserveResponse.
     #[prost(string, tag = "1")]
     pub reservation: ::prost::alloc::string::String,
-    /// The actual cost: at most the reserved hits.
+    /// The actual cost: at most the reserved hits, or what it was if a limit is paid afterwards, which is charged
+    /// the difference.
     #[prost(uint64, tag = "2")]
     pub hits: u64,
 }
 /// The result of settling a reservation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CommitResponse {
-    /// Hits given back to each limit.
+    /// The most hits given back to a limit; 0 if no limit counts them any more. A limit that took fewer than were
+    /// reserved gets fewer back.
     #[prost(uint64, tag = "1")]
     pub given_back: u64,
-    /// Number of limits that got hits back: those that still count the reserved ones.
+    /// Number of limits that got hits back, as they still count the reserved ones, or were charged more.
     #[prost(uint32, tag = "2")]
     pub limits: u32,
     /// Number of limits whose rules no longer exist; they got nothing back.
@@ -391,7 +393,7 @@ pub struct CancelRequest {
 /// The result of a cancellation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CancelResponse {
-    /// Hits given back to each limit, not counting descriptors with hits of their own.
+    /// As in CommitResponse; descriptors with hits of their own get those back, too.
     #[prost(uint64, tag = "1")]
     pub given_back: u64,
     /// As in CommitResponse.

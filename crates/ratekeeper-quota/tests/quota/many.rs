@@ -1,9 +1,10 @@
 //! Many tenants in one transaction are as if each had been put alone.
 
-use ratekeeper_quota::{AuditVerdict, QuotaStore, TenantPut};
-use ratekeeper_rules::TenantQuotas;
+use ratekeeper_core::Timestamp;
+use ratekeeper_quota::{AuditVerdict, QuotaError, QuotaStore, TenantPut};
+use ratekeeper_rules::{BadQuotas, Dated as _, QuotaList, TenantPlan, TenantQuotas};
 
-use crate::support::{Database, editor, on, orders, rules, run, store, tenant};
+use crate::support::{Database, editor, on, orders, rules, run, store, tenant, term};
 
 #[test]
 fn sqlite_takes_many() {
@@ -13,6 +14,39 @@ fn sqlite_takes_many() {
 #[test]
 fn postgres_takes_many() {
     run(suite(&Database::postgres()));
+}
+
+/// What the tenant keeps until the change comes before it in the list that is checked.
+#[test]
+fn a_mistake_has_its_place_in_what_was_sent() {
+    const SOON: u64 = 4_000_000_000;
+    const LATER: u64 = 4_100_000_000;
+    let database = Database::sqlite();
+    run(async {
+        let quotas = store(&database.fresh());
+        let dated = |plan, from| TenantPlan::new(plan).during(term(from, from + 10));
+        let with = |plans| TenantQuotas {
+            plans,
+            ..TenantQuotas::default()
+        };
+        let has = with(vec![TenantPlan::new("free"), dated("pro", SOON)]);
+        put_together(&quotas, &[TenantPut::now(tenant("acme"), has)]).await;
+        let sent = [TenantPut {
+            tenant: tenant("acme"),
+            quotas: with(vec![dated("pro", LATER), dated("free", SOON)]),
+            begins: Some(Timestamp::from_secs(LATER)),
+        }];
+        for refused in [
+            quotas.put_all(&sent, &editor(), &rules()).await.map(drop),
+            quotas.check_all(&sent, &rules()).await,
+        ] {
+            let source = refused.expect_err("two begin at once").source;
+            let QuotaError::Invalid(BadQuotas::BeginsTwice { list, at }) = source else {
+                panic!("{source}")
+            };
+            assert_eq!((list, at), (QuotaList::Plans, 1));
+        }
+    });
 }
 
 async fn suite(database: &Database) {

@@ -1,10 +1,11 @@
 //! The results of a replay of costs.
 
 use ratekeeper_core::Timestamp;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::read::LogFaults;
 use crate::record::BadLine;
+use crate::report::json::Span;
 use crate::report::{DeniedKey, LineCounts, RuleReport, percent};
 
 /// The results of a replay of costs. Serializes as the JSON of `ratekeeper replay --cost --json`, and displays as tables.
@@ -12,14 +13,14 @@ use crate::report::{DeniedKey, LineCounts, RuleReport, percent};
 pub struct CostReport {
     /// The number of lines.
     pub lines: LineCounts,
+    /// Further figures: domain, span, lines out of order and notes.
+    #[serde(flatten)]
+    pub(crate) summary: CostSummary,
     /// Reasons why the figures may be wrong, one sentence each; left out if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// The same calls by each way to pay.
     pub ways: Vec<WayReport>,
-    /// Further figures, for the tables only.
-    #[serde(skip)]
-    pub(crate) summary: CostSummary,
 }
 
 /// The calls by one way to pay.
@@ -86,21 +87,33 @@ pub struct MinuteReport {
 }
 
 /// Figures besides the counts.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub(crate) struct CostSummary {
     pub(crate) domain: String,
-    /// The first and the last time of the trace.
+    /// The first and the last time of the trace; null if it has no call.
+    #[serde(serialize_with = "as_times")]
     pub(crate) span: Option<(Timestamp, Timestamp)>,
     /// Lines that came before the line above them; they take its time.
     pub(crate) late: u64,
-    /// Traces that were not read as they should be.
+    /// Traces that were not read as they should be; warnings tell of them.
+    #[serde(skip)]
     pub(crate) faults: LogFaults,
     /// The first few malformed lines.
+    #[serde(skip)]
     pub(crate) bad_lines: Vec<BadLine>,
-    /// By budget: the keys denied most, and their denials by each way.
+    /// By budget: the keys denied most, and their denials by each way. Each way has its own list as well.
+    #[serde(skip)]
     pub(crate) most_denied: Vec<Vec<(String, Vec<u64>)>>,
     /// Notes, one sentence each.
     pub(crate) notes: Vec<String>,
+}
+
+#[allow(clippy::ref_option, reason = "serde passes the field by reference")]
+fn as_times<S: Serializer>(
+    span: &Option<(Timestamp, Timestamp)>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    span.map(Span::new).serialize(serializer)
 }
 
 impl CostReport {

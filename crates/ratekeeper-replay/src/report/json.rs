@@ -1,5 +1,6 @@
 //! The figures besides the rules' counts, as JSON.
 
+use ratekeeper_core::Timestamp;
 use serde::{Serialize, Serializer};
 
 use super::Summary;
@@ -17,10 +18,20 @@ struct SummaryJson<'a> {
     notes: &'a [String],
 }
 
+/// The first and the last time of what was read.
 #[derive(Serialize)]
-struct Span {
+pub(crate) struct Span {
     first: String,
     last: String,
+}
+
+impl Span {
+    pub(crate) fn new((first, last): (Timestamp, Timestamp)) -> Self {
+        Self {
+            first: time_text(first),
+            last: time_text(last),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -37,10 +48,7 @@ impl Serialize for Summary {
         let json = SummaryJson {
             domain: &self.domain,
             format: self.format.map(crate::Format::name),
-            span: self.span.map(|(first, last)| Span {
-                first: time_text(first),
-                last: time_text(last),
-            }),
+            span: self.span.map(Span::new),
             requests: Requests {
                 allowed: self.allowed,
                 denied: self.denied,

@@ -144,7 +144,8 @@ impl Tokens {
     /// Takes a token away; it is refused from the next request on.
     ///
     /// # Errors
-    /// There is none of that name, or the file cannot be written.
+    /// There is none of that name; the file cannot be written, so that the token still counts; or it counts no more, and
+    /// [that cannot be kept](AdminTokenError::NotKept).
     pub fn revoke(&self, name: &str) -> Result<(), AdminTokenError> {
         let _alone = self.lock()?;
         let mut content = self.load()?;
@@ -153,19 +154,27 @@ impl Tokens {
         if revoked.is_empty() {
             return Err(AdminTokenError::Unknown(name.into()));
         }
-        self.save(&content)?;
-        match self.file == OWN {
-            true => self.remember(revoked),
+        // First: whoever is cut off in between finds the token still there, and can revoke it again.
+        let kept = match self.file == OWN {
+            true => self.remember(&revoked),
             false => Ok(()),
-        }
+        };
+        // Whether or not that is kept, the token is to be refused from now on.
+        self.save(&content)?;
+        kept.map_err(|source| AdminTokenError::NotKept {
+            name: name.into(),
+            source: source.into(),
+        })
     }
 
     /// Remembers revoked tokens, so that they stay revoked once nodes share their tokens.
-    fn remember(&self, revoked: Vec<AdminToken>) -> Result<(), AdminTokenError> {
+    fn remember(&self, revoked: &[AdminToken]) -> Result<(), AdminTokenError> {
         let mut all = self.revoked()?;
-        all.extend(revoked.into_iter().map(|token| Revoked {
-            name: token.name,
-            sha256: token.sha256,
+        // An attempt that did not get further may have remembered them.
+        all.retain(|known| revoked.iter().all(|token| token.sha256 != known.sha256));
+        all.extend(revoked.iter().map(|token| Revoked {
+            name: token.name.clone(),
+            sha256: token.sha256.clone(),
         }));
         // The oldest are forgotten first.
         all.drain(..all.len().saturating_sub(TOKENS_MAX));
@@ -394,6 +403,41 @@ mod tests {
         command.revoke("bob").expect("it is there");
         assert!(service.is_required(), "the last one does not open the door");
         assert!(command.list().expect("it is read").is_empty());
+    }
+
+    /// Makes writing a file fail, until the folder in its way is removed.
+    fn in_the_way(folder: &Path, file: &str) -> PathBuf {
+        let path = folder.join(format!("{file}.new"));
+        std::fs::create_dir(&path).expect("it is made");
+        path
+    }
+
+    #[test]
+    fn a_revocation_that_was_cut_off_can_be_repeated() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let tokens = Tokens::new(folder.path());
+        let ann = tokens.create("ann", Role::Admin).expect("it is made");
+        let way = in_the_way(folder.path(), OWN);
+        let failed = tokens.revoke("ann").expect_err("it cannot be written");
+        assert!(matches!(failed, AdminTokenError::Io { .. }), "{failed}");
+        assert!(tokens.find(&hash(&ann)).is_some(), "as it is told");
+        assert_eq!(tokens.revoked().expect("it is read").len(), 1);
+        std::fs::remove_dir(way).expect("it is there");
+        tokens.revoke("ann").expect("it is still there");
+        assert_eq!(tokens.find(&hash(&ann)), None);
+        assert_eq!(tokens.revoked().expect("it is read").len(), 1);
+    }
+
+    #[test]
+    fn a_revocation_that_cannot_be_kept_is_in_force_and_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let tokens = Tokens::new(folder.path());
+        let ann = tokens.create("ann", Role::Admin).expect("it is made");
+        let _way = in_the_way(folder.path(), REVOKED);
+        let told = tokens.revoke("ann").expect_err("it cannot be kept");
+        assert_eq!(tokens.find(&hash(&ann)), None);
+        let told = told.to_string();
+        assert!(told.contains("the token of \"ann\" is revoked"), "{told}");
     }
 
     #[test]

@@ -258,7 +258,7 @@ fn add(
     if own == Some(0) && node.limits.iter().filter(is_rate).count() == 1 {
         let descriptor: OverrideDescriptor = others.into_iter().collect();
         for (rule, used) in &mut found {
-            used.raise = doubled(rule, &descriptor);
+            used.raise = doubled(rule, rules, &descriptor);
         }
     }
     let names: Vec<String> = found
@@ -287,7 +287,7 @@ fn name_among((rule, used): &(&Rule, Used), all: &[(&Rule, Used)]) -> String {
 }
 
 /// The override with twice the limit of `rule`, as `quota set` takes it, without dates; [`None`] if no override can say it.
-fn doubled(rule: &Rule, descriptor: &OverrideDescriptor) -> Option<String> {
+fn doubled(rule: &Rule, rules: &RuleSet, descriptor: &OverrideDescriptor) -> Option<String> {
     let limit = rule.limited()?;
     let algorithm = limit.algorithm();
     if algorithm.holds_permits() || rule.calendar.is_some() {
@@ -302,15 +302,26 @@ fn doubled(rule: &Rule, descriptor: &OverrideDescriptor) -> Option<String> {
     if algorithm.has_burst() {
         text.push_str(&format!(",burst={}", limit.capacity().saturating_mul(2)));
     }
-    // A plan may be a budget where the default plan is none.
-    if limit.is_post_paid() && rule.plan.is_some() {
-        text.push_str(",post_paid");
+    // A plan may be a budget where the default plan is none, and the other way round.
+    if rule.plan.is_some() {
+        text.push_str(match limit.is_post_paid() {
+            true => ",post_paid",
+            false if has_budget_by_default(rules, &rule.domain) => ",post_paid=false",
+            false => "",
+        });
     }
     let usual = limit.capacity().saturating_mul(DEBT_BURSTS);
     if let Some(debt) = limit.max_debt().filter(|debt| *debt != usual) {
         text.push_str(&format!(",max_debt={debt}"));
     }
     Some(text)
+}
+
+/// Returns true if a limit of the domain's default plan is a budget: an override in its place is one unless it says otherwise.
+fn has_budget_by_default(rules: &RuleSet, domain: &str) -> bool {
+    let own = rules.rules().iter();
+    let mut own = own.filter(|rule| *rule.domain == *domain && rule.plan.is_none());
+    own.any(|rule| rule.limited().is_some_and(|limit| limit.is_post_paid()))
 }
 
 impl Used {

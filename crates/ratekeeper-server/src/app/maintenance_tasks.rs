@@ -29,6 +29,8 @@ pub(crate) struct MaintenanceTasks {
     pub(crate) gateway: MaintenanceTask,
     /// Files other than the rules: certificates, and the gateway's.
     pub(crate) files: MaintenanceTask,
+    /// The wait for SIGHUP.
+    pub(crate) hangup: MaintenanceTask,
 }
 
 /// The state of a task that is begun again if a bug ends it: ending the process would be worse.
@@ -60,12 +62,13 @@ impl Default for MaintenanceTasks {
             breakers: MaintenanceTask::new("breakers"),
             gateway: MaintenanceTask::new("gateway"),
             files: MaintenanceTask::new("files"),
+            hangup: MaintenanceTask::new("hangup"),
         }
     }
 }
 
 impl MaintenanceTasks {
-    pub(crate) fn all(&self) -> [&MaintenanceTask; 8] {
+    pub(crate) fn all(&self) -> [&MaintenanceTask; 9] {
         [
             &self.reloading,
             &self.upkeep,
@@ -75,6 +78,7 @@ impl MaintenanceTasks {
             &self.breakers,
             &self.gateway,
             &self.files,
+            &self.hangup,
         ]
     }
 }

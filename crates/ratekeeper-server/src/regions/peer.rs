@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use ratekeeper_core::Micros;
 use ratekeeper_proto::ratekeeper::v1::{LoanAsk, RegionTotal};
 use ratekeeper_store::boot_time;
+use tokio::sync::MutexGuard;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tracing::{info, warn};
 
@@ -42,8 +43,8 @@ pub enum ToRegion {
 pub struct PeerRegion {
     name: Box<str>,
     parts: Sender<ToRegion>,
-    /// Taken by the link.
-    waiting: Mutex<Option<Receiver<ToRegion>>>,
+    /// Held by the link.
+    waiting: tokio::sync::Mutex<Receiver<ToRegion>>,
     has_link: AtomicBool,
     is_connected: AtomicBool,
     /// Asks to it, and its own that were answered, and refused.
@@ -97,7 +98,7 @@ impl Seen {
 #[derive(Debug)]
 pub struct PeerLink<'a> {
     peer: &'a PeerRegion,
-    parts: Receiver<ToRegion>,
+    parts: MutexGuard<'a, Receiver<ToRegion>>,
     gathered: Vec<ToRegion>,
 }
 
@@ -107,7 +108,7 @@ impl PeerRegion {
         Self {
             name: name.into(),
             parts,
-            waiting: Mutex::new(Some(waiting)),
+            waiting: tokio::sync::Mutex::new(waiting),
             has_link: AtomicBool::new(false),
             is_connected: AtomicBool::new(false),
             sent: AtomicU64::new(0),
@@ -133,9 +134,9 @@ impl PeerRegion {
         &self.name
     }
 
-    /// The end of the link for a client; [`None`] if one has it.
+    /// The end of the link for a client, until it is dropped; [`None`] if one has it.
     pub fn link(&self) -> Option<PeerLink<'_>> {
-        let parts = self.waiting.lock().take()?;
+        let parts = self.waiting.try_lock().ok()?;
         self.has_link.store(true, Ordering::Relaxed);
         Some(PeerLink {
             peer: self,
@@ -335,9 +336,34 @@ impl PeerLink<'_> {
     }
 }
 
+impl Drop for PeerLink<'_> {
+    /// No link is up without a client. One that a panic ended has said nothing.
+    fn drop(&mut self) {
+        if self.peer.is_connected.swap(false, Ordering::Relaxed) {
+            let mut state = self.peer.state.lock();
+            state.since = boot_time();
+            "its client ended".clone_into(&mut state.why);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_whose_client_has_ended_is_down_and_may_be_taken_again() {
+        let peer = PeerRegion::new("us");
+        let mut link = peer.link().expect("nobody has it");
+        assert!(peer.link().is_none(), "it is taken");
+        link.connected();
+        assert!(peer.is_reachable());
+        drop(link);
+        assert!(!peer.is_reachable());
+        let mut link = peer.link().expect("nobody has it any more");
+        link.connected();
+        assert!(peer.is_reachable());
+    }
 
     #[test]
     fn a_limit_that_regions_agree_on_does_not_hide_one_that_they_do_not() {

@@ -193,6 +193,10 @@ impl Monitored for RegionLoans {
             .collect()
     }
 
+    fn tasks(&self) -> Vec<(&'static str, u64)> {
+        vec![(self.task.name(), self.task.failures())]
+    }
+
     fn subject(&self) -> &'static str {
         "regions"
     }

@@ -48,8 +48,11 @@ pub enum DeliveryError {
     /// It has mistakes: name of the text, path in it and message, a line for each. Quotes nothing from the texts.
     #[error("{0}")]
     Refused(Arc<str>),
-    /// The server has ended, or gave up.
-    #[error("the rules could not be put in force")]
+    /// Taking it failed because of a mistake of Ratekeeper, which its log tells.
+    #[error("the rules could not be put in force, which is a mistake of Ratekeeper: see its log")]
+    Failed,
+    /// The server has ended.
+    #[error("the server has ended")]
     Ended,
 }
 
@@ -57,13 +60,14 @@ impl RulesFeed {
     /// Hands over all texts, and waits until they are in force or refused. An empty list removes all rules.
     ///
     /// # Errors
-    /// Texts were refused, some or all.
+    /// Texts were refused, some or all, or the server cannot take them.
     pub async fn deliver(&self, sources: Vec<Source>) -> Result<(), DeliveryError> {
         let (answer, taken) = oneshot::channel();
         let delivery = Delivery { sources, answer };
         let sent = self.0.send(delivery).await;
         sent.map_err(|_| DeliveryError::Ended)?;
-        taken.await.unwrap_or(Err(DeliveryError::Ended))
+        // Who takes it has dropped the answer: it is begun again, or ends, as the next delivery finds out.
+        taken.await.unwrap_or(Err(DeliveryError::Failed))
     }
 }
 

@@ -10,6 +10,7 @@ use ratekeeper_limiter::{Limiter, LimiterOptions, Switches};
 use ratekeeper_rules::{Options, ReadOptions};
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 use ratekeeper_testkit::certificates::put;
+use ratekeeper_testkit::fragile_log::FragileLog;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -448,6 +449,60 @@ async fn a_panic_is_survived() {
     let taken = status.wait_for(|status| status.accepted == 2 && status.error.is_none());
     timeout(PATIENCE, taken).await.unwrap().unwrap();
     assert_eq!(*applied.lock().unwrap(), [Some(2), Some(3)]);
+    task.abort();
+}
+
+/// A source ends when the server does, and no earlier: nothing would deliver the next set.
+#[tokio::test]
+async fn a_delivery_that_makes_us_panic_is_refused_and_the_next_one_is_taken() {
+    let (loader, feed) = RulesLoader::fed(FeedConfig {
+        name: "elsewhere".to_owned(),
+        options: Options::default(),
+        on_bad_text: OnBadText::RefuseAll,
+    });
+    let (sender, _status) = channel::channel(ReloadStatus::default());
+    let apply = move |rules: RuleSet| {
+        assert_ne!(quota_of(&rules), Some(2), "a mistake of ours");
+        Vec::new()
+    };
+    let reloader = Reloader::new(loader, by_events(), sender, Arc::default(), apply);
+    let task = tokio::spawn(maintenance::reload(app(), reloader));
+    let deliver = async |limit| {
+        let text = Source {
+            name: "rules.yaml".to_owned(),
+            text: rules(limit),
+        };
+        timeout(PATIENCE, feed.deliver(vec![text])).await.unwrap()
+    };
+    assert_eq!(deliver(2).await, Err(DeliveryError::Failed));
+    assert_eq!(deliver(3).await, Ok(()));
+    task.abort();
+    task.await.unwrap_err();
+    assert_eq!(deliver(4).await, Err(DeliveryError::Ended));
+}
+
+/// A log can fail, as anything can.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_hangup_is_waited_for_again_after_a_panic() {
+    let app = app();
+    let wake = Arc::new(Notify::new());
+    let task = maintenance::wake_on_hangup(Arc::clone(&app), vec![Arc::clone(&wake)]);
+    let task = tokio::spawn(task);
+    let _log = FragileLog::panicking_at("SIGHUP: rereading");
+    for _ in 0..2 {
+        let own = std::process::id().to_string();
+        let sent = std::process::Command::new("kill")
+            .args(["-HUP", &own])
+            .status();
+        assert!(sent.unwrap().success());
+        timeout(PATIENCE, wake.notified()).await.unwrap();
+        // The one that panics is told before the next signal is sent.
+        while app.maintenance.hangup.failures() == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(app.maintenance.hangup.failures(), 1);
     task.abort();
 }
 

@@ -251,21 +251,35 @@ impl StrayLog {
 
 /// Listens for SIGHUP from now on, before anyone can rely on it.
 #[cfg(unix)]
-pub(crate) fn wake_on_hangup(wakes: Vec<Arc<Notify>>) -> impl Future<Output = ()> + Send {
+pub(crate) fn wake_on_hangup(
+    app: Arc<App>,
+    wakes: Vec<Arc<Notify>>,
+) -> impl Future<Output = ()> + Send {
     use tokio::signal::unix::{SignalKind, signal};
-    let hangups = signal(SignalKind::hangup());
+    // It outlives the task, so that no signal is missed while that is begun again.
+    let hangups = Arc::new(Mutex::new(signal(SignalKind::hangup())));
     async move {
-        match hangups {
-            Ok(mut hangups) => {
-                while hangups.recv().await.is_some() {
-                    info!("SIGHUP: rereading rules and certificates");
-                    wakes.iter().for_each(|wake| wake.notify_one());
-                }
+        let begin = || wake_each(Arc::clone(&hangups), wakes.clone());
+        app.maintenance.hangup.until_done(begin).await;
+    }
+}
+
+#[cfg(unix)]
+async fn wake_each(
+    hangups: Arc<Mutex<std::io::Result<tokio::signal::unix::Signal>>>,
+    wakes: Vec<Arc<Notify>>,
+) {
+    match &mut *hangups.lock().await {
+        Ok(hangups) => {
+            while hangups.recv().await.is_some() {
+                // First: whatever becomes of the log, the files are read.
+                wakes.iter().for_each(|wake| wake.notify_one());
+                info!("SIGHUP: rereading rules and certificates");
             }
-            Err(error) => warn!(%error, "SIGHUP will not reload the rules"),
         }
+        Err(error) => warn!(%error, "SIGHUP will not reload the rules"),
     }
 }
 
 #[cfg(not(unix))]
-pub(crate) async fn wake_on_hangup(_: Vec<Arc<Notify>>) {}
+pub(crate) async fn wake_on_hangup(_: Arc<App>, _: Vec<Arc<Notify>>) {}

@@ -180,7 +180,7 @@ fn begin_maintenance<F: GatewayService>(
         ));
         wakes.push(wake);
     }
-    tasks.spawn(maintenance::wake_on_hangup(wakes));
+    tasks.spawn(maintenance::wake_on_hangup(Arc::clone(app), wakes));
 }
 
 /// The connections of the admin listener, and of that for metrics: room that is theirs alone.

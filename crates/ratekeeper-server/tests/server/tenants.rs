@@ -156,6 +156,10 @@ descriptors:
         rate_limit: { window: 10000d, limit: 9, burst: 1, algorithm: token_bucket, post_paid: true, max_debt: 3 }
       - key: bytes
         rate_limit: { window: 10000d, limit: 9, burst: 1, algorithm: token_bucket, post_paid: true }
+      - key: spent
+        rate_limit: { window: 10000d, limit: 9, algorithm: fixed_window, post_paid: true }
+        plans:
+          pro: { window: 10000d, limit: 1, algorithm: fixed_window }
 ";
 
 #[tokio::test]
@@ -163,7 +167,12 @@ async fn the_offered_raise_is_twice_the_limit_and_takes_no_other_one_away() {
     let folder = tempfile::tempdir().expect("a folder");
     let running = start_with_rules(RAISED, folder.path(), None).await;
     type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], Option<&'a str>);
-    let cases: [Case<'_>; 7] = [
+    let to = running.addresses.admin;
+    let pro = json!({ "plan": "pro" }).to_string();
+    let headers = [("content-type", "application/json")];
+    let put = running.send(to, "PUT", "/admin/v1/quotas/prepaid", &headers, &pro);
+    assert_eq!(put.await.0, 200);
+    let cases: [Case<'_>; 8] = [
         (
             "bucket",
             &[],
@@ -188,6 +197,12 @@ async fn the_offered_raise_is_twice_the_limit_and_takes_no_other_one_away() {
             "usual",
             &[("bytes", "x")],
             Some("bytes:x=18/10000d,algorithm=token_bucket,burst=2@.."),
+        ),
+        // The default plan's is a budget, as an override in its place is unless it says otherwise.
+        (
+            "prepaid",
+            &[("spent", "x")],
+            Some("spent:x=2/10000d,algorithm=fixed_window,post_paid=false@.."),
         ),
     ];
     for (name, after, raise) in cases {

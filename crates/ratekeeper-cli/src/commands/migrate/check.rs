@@ -1,7 +1,7 @@
 //! `ratekeeper migrate --check`: asks two services which limit they have for each rule, by looks that charge nothing.
 
 use crate::client::{self, Request};
-use crate::output::{self, count};
+use crate::output::{self, count, within_line};
 use anyhow::{Context, Result, bail};
 use ratekeeper_rules::{Domain, Node, RuleSet, secret};
 use ratekeeper_tls::TlsFiles;
@@ -49,7 +49,7 @@ pub(super) fn run(
     };
     let ask = |service: &str, look: &Look| -> Result<LookAnswer> {
         let answer = ask(service, &files, &look.body);
-        answer.with_context(|| format!("{service} does not answer for {}", look.path))
+        answer.with_context(|| format!("{service} does not answer for {}", within_line(&look.path)))
     };
     let mut different = Vec::new();
     let mut charging = false;
@@ -63,7 +63,7 @@ pub(super) fn run(
     }
     let mut text = String::new();
     for line in different.iter().take(SHOWN_MAX) {
-        let _ = writeln!(text, "differs: {line}");
+        let _ = writeln!(text, "differs: {}", within_line(line));
     }
     if different.len() > SHOWN_MAX {
         let _ = writeln!(text, "… and {} more", different.len() - SHOWN_MAX);
@@ -114,6 +114,7 @@ fn ask(service: &str, files: &TlsFiles, body: &Value) -> Result<LookAnswer> {
         token: None,
         condition: None,
         patience: PATIENCE,
+        asks_at: "the HTTP address",
     };
     let answer = client::send(service, files, &request)?;
     // 429 is an answer, too.

@@ -1,5 +1,6 @@
 //! The counters that start afresh.
 
+use crate::output::within_line;
 use ratekeeper_core::duration::format_duration;
 use ratekeeper_rules::RuleSet;
 use std::collections::BTreeMap;
@@ -21,9 +22,10 @@ pub(super) fn text(rules: &RuleSet) -> String {
                     | window | rules | such as |\n|---|---|---|\n"
         .to_owned();
     for (window, ids) in by_window.iter().rev() {
-        let mut named = ids.iter().take(NAMED_MAX).copied().collect::<Vec<_>>();
+        let named = ids.iter().take(NAMED_MAX).map(|id| within_line(id));
+        let mut named: Vec<_> = named.collect();
         if ids.len() > NAMED_MAX {
-            named.push("…");
+            named.push("…".into());
         }
         let named = named.join(", ");
         let _ = writeln!(

@@ -11,6 +11,7 @@ use ratekeeper_quota::TenantDocument;
 use ratekeeper_rules::{Dated as _, TenantOverride};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::json;
 use std::fmt::Write as _;
 use std::io::Read as _;
 use std::path::Path;
@@ -28,13 +29,14 @@ pub(super) fn delete(args: &QuotaDelete) -> Result<ExitCode> {
     let TenantArgs { tenant, access, .. } = &args.tenant;
     let condition = args.if_version.map_or(Condition::Any, Condition::Version);
     let path = path(&args.tenant, "");
-    let _: serde_json::Value = access.ask_if("DELETE", &path, "", condition)?;
-    if !access.json {
-        output::print(&format!(
-            "{tenant} has no plan or overrides of its own any more\n"
-        ))?;
-    }
-    Ok(ExitCode::SUCCESS)
+    let _: IgnoredAny = access.ask_if("DELETE", &path, "", condition)?;
+    let answer = json!({ "tenant": tenant, "deleted": true });
+    output::answer(access.json, &answer, || {
+        Ok(format!(
+            "{} has no plan or overrides of its own any more\n",
+            within_line(tenant)
+        ))
+    })
 }
 
 pub(in crate::commands) fn reset(args: &TenantArgs) -> Result<ExitCode> {

@@ -106,8 +106,15 @@ impl Live {
         access.ask("GET", &format!("/admin/v1/shed?{query}"), "")
     }
 
-    /// For people.
+    /// For people. Limits go by the descriptors that the gateway's settings make, which are not known here.
     pub(super) fn text(&self) -> String {
+        let shedding = self.shedding();
+        format!(
+            "{shedding}limits: not asked; name a domain and descriptors in place of --request to ask them\n"
+        )
+    }
+
+    fn shedding(&self) -> String {
         let Some(request) = &self.request else {
             return "shedding: the rules in force have no shedders\n".to_owned();
         };

@@ -1,18 +1,20 @@
 //! The rules of a start, and the source that goes on to deliver them.
 
 use super::last_good;
+use crate::background::Background;
 use crate::settings::{Fetched, OnBrokenRules, Settings};
 use anyhow::{Context as _, Result, anyhow};
 use ratekeeper_rules::{Loaded, RuleSet};
 use ratekeeper_server::{
-    Families, FeedConfig, Monitored, OnBadText, RulesFeed, RulesLoader, RulesSource, Server,
+    Families, FeedConfig, MaintenanceTask, Monitored, OnBadText, RulesFeed, RulesLoader,
+    RulesSource, Server,
 };
 use ratekeeper_sources::{SourceStatus, TextsSource, XdsSource};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::{AbortHandle, JoinHandle};
+use tokio::sync::Mutex;
 use tracing::warn;
 
 /// The rules that a server starts with.
@@ -109,34 +111,47 @@ impl StartRules {
 }
 
 /// Begins to deliver rules to `server`.
-pub(super) fn start(server: &Server, source: Option<FedSource>) -> Option<Following> {
-    let FedSource { source, feed } = source?;
-    let (status, task) = match source {
-        RulesFetcher::Xds(source) => (source.source_status(), tokio::spawn(source.run(feed))),
-        RulesFetcher::Texts(source) => (source.source_status(), tokio::spawn(source.run(feed))),
-    };
-    server.monitor(Arc::new(SourceReport(status)));
-    Some(Following::of(&task))
+pub(super) fn start(server: &Server, source: Option<FedSource>) -> Option<Background> {
+    let source = source?;
+    let task = Arc::new(MaintenanceTask::new("source of rules"));
+    server.monitor(Arc::new(SourceReport {
+        status: source.status(),
+        task: Arc::clone(&task),
+    }));
+    Some(source.keep_delivering(task))
 }
 
-/// A source that is followed until this is dropped.
-pub(super) struct Following(AbortHandle);
-
-impl Following {
-    pub(super) fn of(task: &JoinHandle<()>) -> Self {
-        Self(task.abort_handle())
+impl FedSource {
+    fn status(&self) -> SourceStatus {
+        match &self.source {
+            RulesFetcher::Xds(source) => source.source_status(),
+            RulesFetcher::Texts(source) => source.source_status(),
+        }
     }
-}
 
-impl Drop for Following {
-    fn drop(&mut self) {
-        self.0.abort();
+    /// Delivers until the server ends, or the result is dropped.
+    fn keep_delivering(self, task: Arc<MaintenanceTask>) -> Background {
+        // Only one task at a time holds the lock.
+        let kept = Arc::new(Mutex::new(self));
+        Background::until_done(task, move || {
+            let kept = Arc::clone(&kept);
+            async move {
+                let FedSource { source, feed } = &mut *kept.lock().await;
+                match source {
+                    RulesFetcher::Xds(source) => source.run(feed).await,
+                    RulesFetcher::Texts(source) => source.run(feed).await,
+                }
+            }
+        })
     }
 }
 
 /// The state of the source, for operators.
 #[derive(Debug)]
-struct SourceReport(SourceStatus);
+struct SourceReport {
+    status: SourceStatus,
+    task: Arc<MaintenanceTask>,
+}
 
 impl Monitored for SourceReport {
     fn subject(&self) -> &'static str {
@@ -144,7 +159,7 @@ impl Monitored for SourceReport {
     }
 
     fn encode(&self, families: &mut Families<'_>) -> fmt::Result {
-        let status = &self.0;
+        let status = &self.status;
         families.gauge(
             "ratelimit_rules_source_up",
             "1 if the last attempt of this node to fetch rules did not fail, and does not wait long for an answer",
@@ -168,7 +183,11 @@ impl Monitored for SourceReport {
     }
 
     fn faults(&self) -> Vec<String> {
-        self.0.faults()
+        self.status.faults()
+    }
+
+    fn tasks(&self) -> Vec<(&'static str, u64)> {
+        vec![(self.task.name(), self.task.failures())]
     }
 }
 
@@ -235,4 +254,43 @@ pub(super) fn load(loader: &mut RulesLoader, settings: &Settings, path: &Path) -
         warn!("{}: {}{help}", warning.place, warning.message);
     }
     Ok(loaded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratekeeper_sources::{TextsPlace, UrlConfig};
+    use ratekeeper_testkit::fragile_log::FragileLog;
+    use ratekeeper_tls::TlsFiles;
+    use tokio::time::{sleep, timeout};
+
+    /// A log can fail, as anything can.
+    #[tokio::test]
+    async fn a_source_goes_on_after_a_panic() {
+        let place = Fetched::Texts(TextsPlace::Url(UrlConfig {
+            url: "http://127.0.0.1:1/rules".to_owned(),
+            server_name: None,
+            tls: TlsFiles::default(),
+            token: None,
+        }));
+        let fetcher = RulesFetcher::new(&place, Duration::from_millis(1));
+        let (source, on_bad_text) = fetcher.expect("it is a URL");
+        let (_loader, feed) = RulesLoader::fed(FeedConfig {
+            name: place.name(),
+            options: ratekeeper_rules::Options::default(),
+            on_bad_text,
+        });
+        let source = FedSource { source, feed };
+        let (status, task) = (source.status(), Arc::new(MaintenanceTask::new("source")));
+        let _log = FragileLog::panicking_at("cannot be fetched");
+        let following = source.keep_delivering(Arc::clone(&task));
+        let goes_on = async {
+            while task.failures() == 0 || status.failures() < 2 {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let goes_on = timeout(Duration::from_secs(60), goes_on).await;
+        goes_on.expect("it is counted and begun again");
+        drop(following);
+    }
 }

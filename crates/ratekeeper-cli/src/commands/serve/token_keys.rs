@@ -1,13 +1,14 @@
 //! The keys of tokens that are fetched from a URL.
 
-use super::rules_from::Following;
+use crate::background::Background;
 use crate::settings::Settings;
 use anyhow::{Context as _, Result};
-use ratekeeper_server::{Families, Monitored, Server};
+use ratekeeper_server::{Families, MaintenanceTask, Monitored, Server};
 use ratekeeper_sources::{KeysSource, SourceStatus};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 /// The longest that a start waits for the keys.
@@ -35,15 +36,34 @@ impl TokenKeys {
     }
 
     /// Goes on to fetch, and reports to `server`, until the result is dropped.
-    pub(super) fn follow(self, server: &Server) -> Following {
-        server.monitor(Arc::new(KeysReport(self.source.source_status())));
-        Following::of(&tokio::spawn(self.source.run(self.pause)))
+    pub(super) fn follow(self, server: &Server) -> Background {
+        let task = Arc::new(MaintenanceTask::new("token keys"));
+        server.monitor(Arc::new(KeysReport {
+            status: self.source.source_status(),
+            task: Arc::clone(&task),
+        }));
+        self.keep_fetching(task)
+    }
+
+    fn keep_fetching(self, task: Arc<MaintenanceTask>) -> Background {
+        // Only one task at a time holds the lock.
+        let source = Arc::new(Mutex::new(self.source));
+        let mut pause = self.pause;
+        Background::start(task, move || {
+            let source = Arc::clone(&source);
+            // After a panic, at once.
+            let pause = std::mem::take(&mut pause);
+            async move { source.lock().await.run(pause).await }
+        })
     }
 }
 
 /// The state of the source, for operators.
 #[derive(Debug)]
-struct KeysReport(SourceStatus);
+struct KeysReport {
+    status: SourceStatus,
+    task: Arc<MaintenanceTask>,
+}
 
 impl Monitored for KeysReport {
     fn subject(&self) -> &'static str {
@@ -54,16 +74,20 @@ impl Monitored for KeysReport {
         families.gauge(
             "ratelimit_token_keys_up",
             "1 if the last attempt of this node to fetch the keys of tokens did not fail",
-            u64::from(self.0.is_up()),
+            u64::from(self.status.is_up()),
         )?;
         families.counter(
             "ratelimit_token_keys_errors",
             "Failed attempts to fetch the keys of tokens",
-            self.0.failures(),
+            self.status.failures(),
         )
     }
 
     fn faults(&self) -> Vec<String> {
-        self.0.faults()
+        self.status.faults()
+    }
+
+    fn tasks(&self) -> Vec<(&'static str, u64)> {
+        vec![(self.task.name(), self.task.failures())]
     }
 }

@@ -1,5 +1,6 @@
 //! Waiting until a change of tokens is in force on the nodes.
 
+use crate::output::within_line;
 use anyhow::Result;
 use ratekeeper_quota::{KnownNode, QuotaStore};
 use serde_json::{Value, json};
@@ -89,7 +90,7 @@ impl Confirmations {
     }
 
     pub(super) fn in_words(&self, name: &str) -> String {
-        let mut text = format!("the token of {name} is revoked\n");
+        let mut text = format!("the token of {} is revoked\n", within_line(name));
         for (state, head) in [
             (NodeState::Confirmed, "refused by"),
             (
@@ -114,7 +115,8 @@ impl Confirmations {
 }
 
 fn named(node: &KnownNode) -> String {
-    let name = format!("{} ({})", node.report.node, node.report.admin);
+    let (name, admin) = (&*node.report.node, &*node.report.admin);
+    let name = format!("{} ({})", within_line(name), within_line(admin));
     match node.is_live() {
         true => name,
         false => format!("{name}, last heard {} s ago", node.age.as_secs()),

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use ratekeeper_quota::{DatabaseAddress, Editor, FleetToken, QuotaStore};
 use ratekeeper_server::{AdminToken, FleetCopy, Role, Tokens};
 use std::future::Future;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 pub(super) enum TokenStore {
@@ -25,7 +26,7 @@ pub(super) struct Fleet {
 
 /// The data folder of one node.
 pub(super) struct Node {
-    pub(super) tokens: Tokens,
+    tokens: Tokens,
     folder: PathBuf,
     /// True for tokens that count whatever the database says.
     is_local: bool,
@@ -91,6 +92,7 @@ impl TokenStore {
         match self {
             Self::Fleet(fleet) => fleet.list(),
             Self::Node(node) => {
+                node.require_folder()?;
                 let tokens = node.tokens.list()?.into_iter();
                 Ok(tokens.map(|token| (token, "node")).collect())
             }
@@ -109,6 +111,23 @@ impl TokenStore {
 }
 
 impl Node {
+    /// Takes the tokens of a holder away.
+    pub(super) fn revoke(&self, name: &str) -> Result<()> {
+        self.require_folder()?;
+        Ok(self.tokens.revoke(name)?)
+    }
+
+    /// Refuses a folder that is not there: its name is misspelt, or it is another user's or host's.
+    fn require_folder(&self) -> Result<()> {
+        match std::fs::metadata(&self.folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound => bail!(
+                "there is no folder {}: name the data folder of a node with --data-dir; `token create` makes one",
+                self.folder.display()
+            ),
+            _ => Ok(()),
+        }
+    }
+
     pub(super) fn scope(&self) -> String {
         let folder = self.folder.display();
         match self.is_local {

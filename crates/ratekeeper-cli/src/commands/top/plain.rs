@@ -2,7 +2,7 @@
 
 use super::nodes::Nodes;
 use super::view::{Link, Row, View};
-use crate::output::{count, table};
+use crate::output::{count, table, within_line};
 use ratekeeper_server::admin_json::{KeyEntry, NodeState};
 
 /// The most rules in the text; `ratekeeper rules list` has all.
@@ -51,7 +51,7 @@ pub(super) const NODE_HEADS: [&str; 6] =
 
 /// The columns of a node.
 pub(super) fn node(view: &View) -> Vec<String> {
-    let name = view.name().to_owned();
+    let name = within_line(view.name()).into_owned();
     let Some(state) = view.live() else {
         let why = match view.link {
             Link::Connecting | Link::Live => "connecting",
@@ -66,7 +66,7 @@ pub(super) fn node(view: &View) -> Vec<String> {
     let second = state.second;
     vec![
         name,
-        state.node.state.clone(),
+        within_line(&state.node.state).into_owned(),
         second.allowed.to_string(),
         second.denied.to_string(),
         micros(second.p99_us),
@@ -93,9 +93,9 @@ pub(super) const RULE_HEADS: [&str; 7] = [
 pub(super) fn rule(row: &Row) -> Vec<String> {
     let Row { rule, last } = row;
     vec![
-        rule.id.clone(),
-        rule.limit.clone(),
-        rule.mode.clone(),
+        within_line(&rule.id).into_owned(),
+        within_line(&rule.limit).into_owned(),
+        within_line(&rule.mode).into_owned(),
         last.allowed.to_string(),
         (last.denied + last.shadow_denied).to_string(),
         rule.counts.allowed.to_string(),
@@ -106,14 +106,16 @@ pub(super) fn rule(row: &Row) -> Vec<String> {
 /// The node, and how long it has run.
 pub(super) fn head(view: &View) -> String {
     let Some(state) = &view.state else {
-        return format!("ratekeeper at {}", view.address);
+        return format!("ratekeeper at {}", within_line(&view.address));
     };
     let node = &state.node;
     let name = match node.name.is_empty() {
         true => &view.address,
         false => &node.name,
     };
-    let head = format!("{name}  {}  {}", node.version, node.state);
+    let [name, version, state_of_it] =
+        [name, &node.version, &node.state].map(|text| within_line(text));
+    let head = format!("{name}  {version}  {state_of_it}");
     match node.started_at {
         // Several nodes have no start.
         0 => head,
@@ -155,10 +157,10 @@ pub(super) fn health(state: &NodeState) -> Vec<String> {
     let mut lines: Vec<String> = state
         .faults
         .iter()
-        .map(|fault| format!("FAULT  {fault}"))
+        .map(|fault| format!("FAULT  {}", within_line(fault)))
         .collect();
     if let Some(error) = &state.config.error {
-        lines.push(format!("RULES REFUSED  {error}"));
+        lines.push(format!("RULES REFUSED  {}", within_line(error)));
     }
     for breaker in &state.breakers {
         let errors = count(
@@ -167,7 +169,8 @@ pub(super) fn health(state: &NodeState) -> Vec<String> {
         );
         lines.push(format!(
             "breaker {}  {}, {errors}",
-            breaker.shard, breaker.state
+            within_line(&breaker.shard),
+            within_line(&breaker.state)
         ));
     }
     for (store, share) in state
@@ -177,7 +180,8 @@ pub(super) fn health(state: &NodeState) -> Vec<String> {
     {
         let name = if store.is_empty() { "default" } else { store };
         lines.push(format!(
-            "store {name}  {:.0} % by failure modes",
+            "store {}  {:.0} % by failure modes",
+            within_line(name),
             share * 100.0
         ));
     }
@@ -215,7 +219,8 @@ pub(super) fn keys(keys: &[KeyEntry]) -> Vec<Vec<String>> {
             0 => key.count.to_string(),
             error => format!("{} ±{error}", key.count),
         };
-        vec![count, key.key.to_string(), key.rule.to_string()]
+        let own = [&key.key, &key.rule].map(|text| within_line(text).into_owned());
+        [&[count], &own[..]].concat()
     };
     keys.iter().map(row).collect()
 }

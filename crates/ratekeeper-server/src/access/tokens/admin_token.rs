@@ -66,6 +66,17 @@ pub enum AdminTokenError {
     /// No token has the name.
     #[error("there is no token for {0:?}")]
     Unknown(Box<str>),
+    /// The token is refused from now on, but nothing remembers that it was revoked.
+    #[error(
+        "the token of {name:?} is revoked on this node, but that cannot be kept: if other nodes have it, revoke it there \
+         before they use a quota database"
+    )]
+    NotKept {
+        /// The name of its holder.
+        name: Box<str>,
+        /// The reason.
+        source: Box<AdminTokenError>,
+    },
     /// There are 1,000 already.
     #[error("there are {TOKENS_MAX} tokens already")]
     TooMany,

@@ -1,4 +1,4 @@
-//! Background work on the database with tenants' quotas, which goes on after a mistake of ours.
+//! Background work beside the server, which goes on after a mistake of ours.
 
 use ratekeeper_server::MaintenanceTask;
 use std::future::Future;
@@ -6,38 +6,12 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// The state of all background work, for operators.
-#[derive(Debug)]
-pub(super) struct QuotaTasks {
-    pub(super) usage: Arc<MaintenanceTask>,
-    pub(super) adjust: Arc<MaintenanceTask>,
-    pub(super) presence: Arc<MaintenanceTask>,
-}
-
-impl Default for QuotaTasks {
-    fn default() -> Self {
-        let task = |name| Arc::new(MaintenanceTask::new(name));
-        Self {
-            usage: task("usage"),
-            adjust: task("adjust"),
-            presence: task("presence"),
-        }
-    }
-}
-
-impl QuotaTasks {
-    pub(super) fn failures(&self) -> Vec<(&'static str, u64)> {
-        let all = [&self.usage, &self.adjust, &self.presence];
-        all.map(|task| (task.name(), task.failures())).into()
-    }
-}
-
 /// Work that goes on until this is dropped.
-pub(super) struct Background(JoinHandle<()>);
+pub(crate) struct Background(JoinHandle<()>);
 
 impl Background {
     /// Does what `begin` begins, and begins it again if it panics or ends.
-    pub(super) fn start<F>(
+    pub(crate) fn start<F>(
         task: Arc<MaintenanceTask>,
         begin: impl FnMut() -> F + Send + 'static,
     ) -> Self
@@ -45,6 +19,17 @@ impl Background {
         F: Future<Output = ()> + Send + 'static,
     {
         Self(tokio::spawn(async move { task.keep(begin, || {}).await }))
+    }
+
+    /// Does what `begin` begins until it ends, and begins it again if it panics.
+    pub(crate) fn until_done<F>(
+        task: Arc<MaintenanceTask>,
+        begin: impl FnMut() -> F + Send + 'static,
+    ) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        Self(tokio::spawn(async move { task.until_done(begin).await }))
     }
 }
 
@@ -55,17 +40,17 @@ impl Drop for Background {
 }
 
 /// Tells work to finish, by ending.
-pub(super) type Stopped = watch::Receiver<()>;
+pub(crate) type Stopped = watch::Receiver<()>;
 
 /// Work that goes on until it is told to finish.
-pub(super) struct Finishing {
+pub(crate) struct Finishing {
     stop: watch::Sender<()>,
     task: JoinHandle<()>,
 }
 
 impl Finishing {
     /// Does what `begin` begins, and begins it again if it panics.
-    pub(super) fn start<F>(
+    pub(crate) fn start<F>(
         task: Arc<MaintenanceTask>,
         mut begin: impl FnMut(Stopped) -> F + Send + 'static,
     ) -> Self
@@ -80,7 +65,7 @@ impl Finishing {
     }
 
     /// Tells it to finish, and waits until it has.
-    pub(super) async fn finish(self) {
+    pub(crate) async fn finish(self) {
         drop(self.stop);
         // It does not panic, since its work is begun again then.
         let _ = self.task.await;
@@ -100,10 +85,10 @@ mod tests {
 
     #[tokio::test]
     async fn work_that_panics_is_begun_again_and_counted() {
-        let tasks = QuotaTasks::default();
+        let task = Arc::new(MaintenanceTask::new("work"));
         let (begun, mut beginnings) = mpsc::channel(8);
         let mut times = 0;
-        let background = Background::start(Arc::clone(&tasks.adjust), move || {
+        let background = Background::start(Arc::clone(&task), move || {
             times += 1;
             let (time, begun) = (times, begun.clone());
             async move {
@@ -116,17 +101,16 @@ mod tests {
             let next = timeout(PATIENCE, beginnings.recv()).await;
             assert_eq!(next.expect("it goes on"), Some(time));
         }
-        let failures = [("usage", 0), ("adjust", 1), ("presence", 0)];
-        assert_eq!(tasks.failures(), failures);
+        assert_eq!(task.failures(), 1);
         drop(background);
     }
 
     #[tokio::test]
     async fn work_that_panics_before_its_end_is_finished() {
-        let tasks = QuotaTasks::default();
+        let task = Arc::new(MaintenanceTask::new("work"));
         let times = Arc::new(AtomicU32::new(0));
         let counted = Arc::clone(&times);
-        let work = Finishing::start(Arc::clone(&tasks.usage), move |mut stopped| {
+        let work = Finishing::start(Arc::clone(&task), move |mut stopped| {
             let times = Arc::clone(&counted);
             async move {
                 // The sender is gone, which says that it is time.
@@ -138,6 +122,6 @@ mod tests {
         let finished = timeout(PATIENCE, work.finish()).await;
         finished.expect("it finishes");
         assert_eq!(times.load(Ordering::Relaxed), 2);
-        assert_eq!(tasks.usage.failures(), 1);
+        assert_eq!(task.failures(), 1);
     }
 }
