@@ -204,8 +204,8 @@ impl Call {
     }
 }
 
-/// Whatever the health of the store: in the end it has charged what was used, here and on another node that makes as many
-/// calls, and no more than those without an answer in time may have cost.
+/// In the end the store has charged what was used, whatever its health: here, and on another node that makes as many calls.
+/// It has charged no more than those without an answer in time may have cost.
 fn check_charges(
     budget: &str,
     alone: Alone<'_>,

@@ -180,7 +180,7 @@ fn check_calls(budget: &str, way: Way, calls: &[(u64, u64)]) -> Result<(), TestC
     Ok(())
 }
 
-/// Who tries out a budget in shadow learns what it would deny: it counts what was used, though no one is denied.
+/// A budget in shadow counts what was used, though it denies no one: whoever tries it out learns what it would deny.
 fn check_shadow(budget: &str, calls: &[(u64, u64)]) -> Result<(), TestCaseError> {
     let rules = rules(budget, "    shadow_mode: true");
     let limiter = Arc::new(limiter_with(rules, store()));
