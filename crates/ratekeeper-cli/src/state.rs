@@ -13,7 +13,7 @@ use lock::{Claim, ClaimError};
 use parking_lot::Mutex;
 use ratekeeper_limiter::{Clock, HashKey};
 use ratekeeper_server::make_private_folder;
-use ratekeeper_store::memory::{MemoryStore, StateFileError};
+use ratekeeper_store::memory::{LoadedState, MemoryStore, StateFileError};
 use regular::OpenError;
 use report::Report;
 use std::fs::{self, File};
@@ -79,8 +79,9 @@ impl State {
             }
         };
         match load(store, &mut file) {
-            Ok((counters, key)) => {
-                info!(counters, path = %path.display(), "counters were loaded");
+            Ok((loaded, key)) => {
+                info!(counters = loaded.counters, path = %path.display(), "counters were loaded");
+                warn_of_dropped(&loaded);
                 Ok(Some(key))
             }
             // Named by mistake: moving it away would remove somebody's rules or settings.
@@ -126,15 +127,28 @@ enum Unusable {
     NoHashKey,
 }
 
-/// Loads `file` into `store`; returns how many counters live on, and their hash key.
-fn load(store: &MemoryStore, file: &mut File) -> Result<(u64, HashKey), Unusable> {
+/// Loads `file` into `store`; returns what lives on, and the hash key of the counters.
+fn load(store: &MemoryStore, file: &mut File) -> Result<(LoadedState, HashKey), Unusable> {
     let loaded = store.load(file, Clock::new().now())?;
     match <[u8; 16]>::try_from(loaded.header.as_slice()) {
-        Ok(key) => Ok((loaded.counters, HashKey::from_bytes(key))),
+        Ok(key) => Ok((loaded, HashKey::from_bytes(key))),
         Err(_) => {
             store.clear();
             Err(Unusable::NoHashKey)
         }
+    }
+}
+
+/// Tells of what is forgotten for want of room: more passes than the limits say, and repeats are charged again.
+fn warn_of_dropped(loaded: &LoadedState) {
+    let (counters, requests) = (loaded.dropped, loaded.records_dropped);
+    if counters > 0 || requests > 0 {
+        warn!(
+            counters,
+            requests,
+            "there is no room for some of the saved counters and idempotent requests: they are forgotten; raise \
+             `memory_limit`"
+        );
     }
 }
 

@@ -162,8 +162,10 @@ impl Limit {
         0
     }
 
-    /// A window's limit with hits paid afterwards, on the same counters.
-    pub(crate) fn paid_afterwards(&self) -> Self {
+    /// A window's limit with hits paid afterwards, on the same counters: also one with sub-windows, as nodes that
+    /// [sync](crate::synced::SyncTerms) a budget have it. What cannot be paid afterwards stays as it is.
+    #[must_use]
+    pub fn paid_afterwards(&self) -> Self {
         let made = PostPaid::try_new(self.algorithm(), self.kind, None);
         made.map_or(*self, |kind| self.with_kind(Kind::PostPaid(kind)))
     }

@@ -15,13 +15,14 @@ use ratekeeper_core::{Algorithm, Limit, LimitSpec, MAX_COUNT, Micros, Mode, Time
 use ratekeeper_rules::FailureMode;
 use ratekeeper_store::memory::{MemoryConfig, MemoryError};
 use ratekeeper_store::{
-    Charge, CounterKey, Execution, FullMode, MemoryStore, Request, Step, StepOutcome, StoreError,
-    Verdicts,
+    Charge, CounterKey, Execution, Extra, FullMode, MemoryStore, Request, Step, StepOutcome,
+    StoreError, Verdicts,
 };
 use smallvec::SmallVec;
 
 use crate::decision::Answered;
 use crate::identity::UnhashedName;
+use crate::purpose::is_reserve;
 use last_reports::{LastReports, Report};
 pub use owed::OwedCounts;
 pub(crate) use owed::{Debt, Fate, Owed, Passed};
@@ -135,12 +136,32 @@ impl Fallback {
         }
         let steps = request.steps.iter().zip(modes).zip(&verdicts.outcomes);
         for (number, ((step, mode), outcome)) in steps.enumerate() {
-            let passed_here = outcome.fits() && verdicts.allowed;
-            let owes = step.sync.is_zero() && owes(step, mode, passed_here);
-            if let Some(fault) = fault(number).filter(|_| owes) {
-                self.owed.add(step, unhashed.get(number), fault, passed);
-            }
+            let Some(fault) = fault(number).filter(|_| step.sync.is_zero()) else {
+                continue;
+            };
+            let step = Step {
+                hits: owed_hits(step, mode, outcome, verdicts.allowed),
+                ..*step
+            };
+            self.owed.add(&step, unhashed.get(number), fault, passed);
         }
+    }
+
+    /// Gives the hits of `steps`, which are negative, back to the counters of this node that took them at `taken_at`.
+    pub(crate) fn give_back(&self, steps: &[Step], taken_at: Timestamp, now: Timestamp) {
+        let scaled = steps.iter().map(|step| Step {
+            limit: scaled(&step.limit, self.factor),
+            ..*step
+        });
+        let scaled: SmallVec<[Step; 4]> = scaled.collect();
+        let extra = Extra {
+            taken_at: Some(taken_at),
+            ..Extra::default()
+        };
+        self.store.decide_now(&Request {
+            extra: Some(&extra),
+            ..Request::new(&scaled, Mode::default(), now)
+        });
     }
 
     /// Remembers what the store reported as remaining of the counter of `step`.
@@ -283,9 +304,26 @@ impl Fallback {
     }
 }
 
-/// Returns true if the hits of `step` pass by its failure mode, so that the store is to count them.
+/// The hits of `step` that passed by its failure mode with that outcome, so that the store is to count them: of a reservation,
+/// what this node did not cut.
+pub(crate) fn owed_hits(
+    step: &Step,
+    mode: FailureMode,
+    outcome: &StepOutcome,
+    allowed: bool,
+) -> i64 {
+    if !owes(step, mode, outcome.fits() && allowed) {
+        return 0;
+    }
+    match is_reserve(step) {
+        true => step.hits.saturating_sub_unsigned(outcome.cut()),
+        false => step.hits,
+    }
+}
+
+/// Returns true if the hits of `step` pass by its failure mode.
 /// `passes` is true if the step fits and the request is allowed.
-pub(crate) fn owes(step: &Step, mode: FailureMode, passes: bool) -> bool {
+fn owes(step: &Step, mode: FailureMode, passes: bool) -> bool {
     let is_charged = passes || step.charge == Charge::Always;
     let is_counted = !step.limit.algorithm().holds_permits() && step.hits > 0;
     // What is paid afterwards was used before anybody asked.
@@ -324,13 +362,21 @@ fn scaled(limit: &Limit, factor: f64) -> Limit {
             .then(|| times(limit.capacity(), factor).max(1)),
         sub_windows: Some(limit.sub_windows()).filter(|count| *count > 0),
         strict: limit.is_strict(),
-        post_paid: limit.is_post_paid(),
+        // Rules have no budgets with sub-windows, but synced ones get some.
+        post_paid: limit.is_post_paid() && limit.sub_windows() == 0,
         max_debt: limit.max_debt().map(|debt| times(debt, factor)),
     };
     let Ok(made) = Limit::try_new(spec) else {
         return *limit;
     };
-    made.with_delay_max(limit.delay_max())
+    let made = match limit.is_post_paid() {
+        true => made.paid_afterwards(),
+        false => made.with_delay_max(limit.delay_max()),
+    };
+    match limit.is_reserving() {
+        true => made.reserving(),
+        false => made,
+    }
 }
 
 /// `count` times `factor`, rounded up so that no limit becomes 0.

@@ -15,6 +15,7 @@ use ratekeeper_store::{Charge, Post, Step, StepOutcome, Store, StoreError, Verdi
 
 use crate::Limiter;
 use crate::fallback::{Debt, Fate, Passed};
+use crate::purpose::is_reserve;
 use returns::Return;
 
 /// The most posts under way.
@@ -60,8 +61,8 @@ struct Sent {
 struct Late {
     ticket: Ticket,
     steps: Box<[Step]>,
-    /// True of the steps whose hits passed.
-    owed: Box<[bool]>,
+    /// The hits of each step that passed.
+    owed: Box<[i64]>,
     /// True if the request was allowed.
     allowed: bool,
     passed: Passed,
@@ -87,10 +88,17 @@ impl std::fmt::Debug for Round {
     }
 }
 
-/// Returns true if the store has charged the hits of `step`.
-fn is_charged(verdicts: &Verdicts, number: usize, step: &Step) -> bool {
-    let fits = verdicts.outcomes.get(number).is_some_and(StepOutcome::fits);
-    step.charge == Charge::Always || (verdicts.allowed && fits)
+/// The hits of `step` that the store has charged: of a reservation, what it did not cut.
+fn charged(verdicts: &Verdicts, number: usize, step: &Step) -> i64 {
+    let outcome = verdicts.outcomes.get(number);
+    let passes = verdicts.allowed && outcome.is_some_and(StepOutcome::fits);
+    if !passes && step.charge != Charge::Always {
+        return 0;
+    }
+    match outcome {
+        Some(outcome) if is_reserve(step) => step.hits.saturating_sub_unsigned(outcome.cut()),
+        _ => step.hits,
+    }
 }
 
 impl<S: Store> Limiter<S> {
@@ -145,12 +153,12 @@ impl<S: Store> Limiter<S> {
     }
 
     /// Waits in the background for the answer to a request that the failure modes have answered meanwhile:
-    /// `owed` says of which steps the hits passed.
+    /// `owed` says how many hits of each step passed.
     pub(crate) fn expect_late(
         &self,
         ticket: S::Ticket,
         steps: &[Step],
-        owed: Box<[bool]>,
+        owed: Box<[i64]>,
         allowed: bool,
         passed: Passed,
     ) {
@@ -198,15 +206,17 @@ impl<S: Store> Limiter<S> {
     }
 
     /// Owes the hits that passed and that the store has not charged, as far as is known.
-    fn add_owed(&self, late: &Late, charged: Option<&Verdicts>, fault: StoreError) {
+    fn add_owed(&self, late: &Late, decided: Option<&Verdicts>, fault: StoreError) {
         let Some(fallback) = self.fallback() else {
             return;
         };
         for (number, step) in late.steps.iter().enumerate() {
-            let is_charged = charged.is_some_and(|it| is_charged(it, number, step));
-            if late.owed[number] && !is_charged {
-                fallback.owed().add(step, None, fault, &late.passed);
-            }
+            let charged = decided.map_or(0, |verdicts| charged(verdicts, number, step));
+            let step = Step {
+                hits: late.owed[number].saturating_sub(charged),
+                ..*step
+            };
+            fallback.owed().add(&step, None, fault, &late.passed);
         }
     }
 

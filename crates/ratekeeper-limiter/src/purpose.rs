@@ -73,14 +73,52 @@ impl BudgetUse {
     }
 }
 
-/// Makes a step on a limit that is paid afterwards one that reserves its hits.
+/// Makes a step on a limit that is paid afterwards one that reserves its hits. [`is_reserve`] knows it by its charge: rules
+/// have such a limit charged always.
 pub(crate) fn reserve(step: &mut Step) {
     // What is held stands for work that is yet to be done: denied, it costs nothing.
     step.charge = Charge::IfAllowed;
     step.limit = step.limit.reserving();
 }
 
-/// Returns true if `step` reserves hits of a limit that is paid afterwards: what that cuts off them was not used yet.
+/// Returns true if `step` [reserves](reserve) hits of a limit that is paid afterwards: what that cuts off them was not used
+/// yet. A bucket's limit is the same for both, so the limit does not tell.
 pub(crate) fn is_reserve(step: &Step) -> bool {
     step.limit.is_post_paid() && step.charge == Charge::IfAllowed
+}
+
+#[cfg(test)]
+mod tests {
+    use ratekeeper_core::{Algorithm, Limit, LimitSpec};
+    use ratekeeper_store::CounterKey;
+
+    use super::*;
+
+    #[test]
+    fn a_step_that_reserves_is_known_again() {
+        for algorithm in [
+            Algorithm::FixedWindow,
+            Algorithm::SlidingWindow,
+            Algorithm::SlidingLog,
+            Algorithm::TokenBucket,
+            Algorithm::Gcra,
+        ] {
+            let spec = LimitSpec {
+                post_paid: true,
+                ..LimitSpec::new(algorithm, 100, Micros::from_secs(60))
+            };
+            let limit = Limit::try_new(spec).expect("a valid limit");
+            let key = CounterKey {
+                subject: 1,
+                identity: 1,
+            };
+            let mut step = Step {
+                charge: Charge::Always,
+                ..Step::new(key, limit)
+            };
+            assert!(!is_reserve(&step), "{algorithm:?}");
+            reserve(&mut step);
+            assert!(is_reserve(&step), "{algorithm:?}");
+        }
+    }
 }

@@ -182,15 +182,48 @@ fn receipt(limiter: &Limiter<Slow>, key: &str, hits: i64) -> Receipt {
     admitted.receipt.expect("it is kept")
 }
 
-/// The bill of a request that reserves 20 hits of the budget.
-fn bill(limiter: &Limiter<Slow>) -> Bill {
+/// The steps of a request that makes such use of the budget, as the store is asked for them, and its bill.
+fn billed(limiter: &Limiter<Slow>, budgets: BudgetUse) -> (Vec<Step>, Bill) {
     let mut check = Check::new("d").descriptor([("budget", "v")]);
-    check.budgets = BudgetUse::Reserve(20);
+    check.budgets = budgets;
     let pending = admit(limiter, &check);
     let asked = limiter.store().next();
     let admitted = pending.conclude(limiter, Ok(limiter.store().verdicts(&asked)));
-    admitted.bill.expect("it has a budget")
+    (asked.steps, admitted.bill.expect("it has a budget"))
 }
+
+/// The bill of a request that reserves 20 hits of the budget.
+fn bill(limiter: &Limiter<Slow>) -> Bill {
+    billed(limiter, BudgetUse::Reserve(20)).1
+}
+
+/// The steps by which a bill of so many hits is paid.
+fn paid(limiter: &Arc<Limiter<Slow>>, bill: Bill, hits: u64) -> Vec<Step> {
+    let paying = bill.pay(limiter, hits).expect("the store is slow");
+    let mut paying = pin!(paying);
+    assert!(poll(paying.as_mut()).is_pending());
+    let asked = limiter.store().next();
+    asked.later.answer(Ok(limiter.store().verdicts(&asked)));
+    assert!(poll(paying.as_mut()).is_ready());
+    asked.steps
+}
+
+/// Rules with a budget of 100 hits and that consistency.
+fn consistent(consistency: &str) -> RuleSet {
+    let limit = format!(
+        "window: 10000d, limit: 100, post_paid: true, algorithm: fixed_window, consistency: {consistency}"
+    );
+    compiled(&format!(
+        "domain: d\ndescriptors: [ {{ key: budget, rate_limit: {{ {limit} }} }} ]\n"
+    ))
+}
+
+const RELOADS: [(&str, &str); 4] = [
+    ("exact", "exact"),
+    ("exact", "synced"),
+    ("synced", "exact"),
+    ("synced", "synced"),
+];
 
 #[test]
 fn a_request_may_wait_where_a_bucket_has_turns() {
@@ -287,26 +320,33 @@ fn a_bill_that_times_out_waits_for_what_was_charged() {
 #[test]
 fn a_bill_is_paid_as_the_rules_say_by_then() {
     let limiter = limiter();
-    let rules = |consistency: &str| {
-        let limit = format!(
-            "window: 10000d, limit: 100, post_paid: true, algorithm: fixed_window, consistency: {consistency}"
-        );
-        compiled(&format!(
-            "domain: d\ndescriptors: [ {{ key: budget, rate_limit: {{ {limit} }} }} ]\n"
-        ))
-    };
-    for (before, after) in [("exact", "synced"), ("synced", "exact")] {
-        limiter.replace_rules(rules(before));
-        let bill = bill(&limiter);
-        limiter.replace_rules(rules(after));
-        let paying = bill.pay(&limiter, 30).expect("the store is slow");
-        let mut paying = pin!(paying);
-        assert!(poll(paying.as_mut()).is_pending());
-        let paid = limiter.store().next();
-        paid.later.answer(Ok(limiter.store().verdicts(&paid)));
-        assert!(poll(paying.as_mut()).is_ready());
-        let is_synced = !paid.steps[0].sync.is_zero();
-        assert_eq!(is_synced, after == "synced", "{before} to {after}");
+    for (before, after) in RELOADS {
+        limiter.replace_rules(consistent(before));
+        let (looked, bill) = billed(&limiter, BudgetUse::Look);
+        limiter.replace_rules(consistent(after));
+        let paid = paid(&limiter, bill, 30);
+        for (steps, consistency) in [(looked, before), (paid, after)] {
+            let is_synced = !steps[0].sync.is_zero();
+            assert_eq!(is_synced, consistency == "synced", "{before} to {after}");
+        }
+    }
+}
+
+/// The store took the hits, whatever the rules say: a node's own counter has none of them.
+#[test]
+fn what_was_reserved_is_settled_in_the_counter_that_it_was_taken_of() {
+    let limiter = limiter();
+    for (before, after) in RELOADS {
+        for used in [5, 30] {
+            limiter.replace_rules(consistent(before));
+            let (reserved, bill) = billed(&limiter, BudgetUse::Reserve(20));
+            limiter.replace_rules(consistent(after));
+            let settled = paid(&limiter, bill, used);
+            assert_eq!(reserved[0].key, settled[0].key);
+            for step in [reserved[0], settled[0]] {
+                assert!(step.sync.is_zero(), "{before} to {after}: {used}");
+            }
+        }
     }
 }
 

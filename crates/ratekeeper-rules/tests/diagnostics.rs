@@ -85,7 +85,7 @@ fn a_period_without_a_unit_is_told_apart_from_one_that_is_too_short() {
         ),
         (
             "0s",
-            "`period` is at least 1 second | write `period: 10`, or `period: 500ms`",
+            "`period` is longer than 0 | write `period: 10`, or `period: 500ms`",
         ),
         (
             "[10]",

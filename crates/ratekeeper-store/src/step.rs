@@ -232,6 +232,17 @@ impl StepOutcome {
             Self::Unanswered(_) => true,
         }
     }
+
+    /// Hits that the charge of the step leaves out, as its counter [told](Outcome::cut); 0 if no counter was tested.
+    #[must_use]
+    pub const fn cut(&self) -> u64 {
+        match self {
+            Self::Counted(outcome) | Self::OnThisNode(outcome) | Self::Leased(outcome) => {
+                outcome.cut
+            }
+            Self::Full(_) | Self::Unanswered(_) => 0,
+        }
+    }
 }
 
 /// The answer of a store to a request.

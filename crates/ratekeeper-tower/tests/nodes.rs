@@ -1,4 +1,4 @@
-//! Concurrency limits over several nodes that share a Redis.
+//! Concurrency limits over several nodes that share a Redis, and the budgets of one.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
-use http_body_util::Full;
-use ratekeeper_limiter::{HashKey, Limiter, LimiterOptions};
+use http_body_util::{BodyExt, Full};
+use ratekeeper_limiter::{BudgetUse, Check, HashKey, Limiter, LimiterOptions, ReceiptMode};
 use ratekeeper_rules::{Options, Source, load};
+use ratekeeper_store::Answer;
 use ratekeeper_store_redis::{Endpoint, RedisConfig, RedisStore};
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::{Client, Reply, Server};
@@ -25,6 +26,7 @@ type Held = Response<ResponseBody<Full<Bytes>, Hold>>;
 /// A serving process: a runtime, a connection to Redis, a limiter and a layer of its own.
 struct Node {
     runtime: Runtime,
+    limiter: Arc<Limiter<RedisStore>>,
     layer: RulesLayer<Arc<Limiter<RedisStore>>>,
 }
 
@@ -50,8 +52,12 @@ impl Node {
         let mut options = LimiterOptions::default();
         options.hash_key = Some(HashKey::from_bytes(HASH_KEY));
         let limiter = Arc::new(Limiter::new(rules.rules, store, options));
-        let layer = RulesLayer::new(limiter, "d");
-        Self { runtime, layer }
+        let layer = RulesLayer::new(Arc::clone(&limiter), "d");
+        Self {
+            runtime,
+            limiter,
+            layer,
+        }
     }
 
     /// Starts a request, and does not wait for the response.
@@ -197,4 +203,66 @@ fn the_turn_of_the_last_one_is_given_back_when_its_client_goes() {
     // The passed, unused turn is behind the first request.
     assert_eq!(node.layer.counts().denied, 0);
     assert_eq!(end(), ends[2]);
+}
+
+/// A call reserves 4,000 tokens of a budget that each node has a counter of.
+const RESERVING: &str = "
+domain: d
+usage: { tokens: {}, reserve: 4000 }
+descriptors:
+- key: api_key
+  rate_limit: { window: 10000d, limit: 100000, post_paid: true, algorithm: fixed_window, consistency: synced }
+";
+
+/// A model that uses 500 tokens.
+async fn model(_: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let used = r#"{"usage":{"prompt_tokens":100,"completion_tokens":400}}"#;
+    let answer = Response::builder().header("content-type", "application/json");
+    Ok(answer.body(Full::from(used)).expect("an answer"))
+}
+
+impl Node {
+    /// Calls the model, and reads its answer.
+    fn call_model(&self) -> StatusCode {
+        let asked = self.layer.layer(service_fn(model)).oneshot(request());
+        self.runtime.block_on(async {
+            let Ok(answer) = asked.await;
+            let (head, body) = answer.into_parts();
+            body.collect().await.expect("it is whole");
+            head.status
+        })
+    }
+
+    /// The tokens left of the counter that a request sees which makes such use of the budget.
+    fn left(&self, budgets: BudgetUse) -> u64 {
+        let mut check = Check::new("d").descriptor([("api_key", "ada")]);
+        check.budgets = budgets;
+        let now = self.limiter.clock().now();
+        let admitted = match self.limiter.admit(&check, now, ReceiptMode::Dropped) {
+            Answer::Decided(admitted) => admitted,
+            Answer::Pending(mut pending) => {
+                let answer = std::future::poll_fn(|cx| pending.poll(cx));
+                let answer = self.runtime.block_on(answer);
+                pending.conclude(&self.limiter, answer)
+            }
+        };
+        let binding = admitted.decision.answers()[0].binding;
+        binding.expect("a limit").answered.remaining
+    }
+}
+
+/// Redis takes what is reserved, so it is Redis that is paid: the node's own counter has nothing to give back.
+#[test]
+fn what_is_reserved_of_a_synced_budget_is_settled_in_redis() {
+    let server = Server::start();
+    let node = Node::new(&server, RESERVING);
+    for calls in 1..=3 {
+        assert_eq!(node.call_model(), StatusCode::OK);
+        eventually("500 are charged", || {
+            node.left(BudgetUse::Reserve(0)) == 100_000 - 500 * calls
+        });
+    }
+    assert_eq!(node.left(BudgetUse::Look), 100_000);
+    let keys = texts(&server.client().ask(&["KEYS", "rk:{*"]));
+    assert_eq!(keys.len(), 1, "nothing is synced: {keys:?}");
 }

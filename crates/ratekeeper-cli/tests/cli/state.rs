@@ -1,6 +1,9 @@
 //! State files that are damaged, in the way, or cannot be written.
 
 use crate::support::{self, Ratekeeper, http, write};
+use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
+use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
+use ratekeeper_store::{CounterKey, Extra, Once, Request, Step, Until};
 use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::ratekeeper::Setup;
@@ -8,6 +11,7 @@ use ratekeeper_testkit::redis::Server;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 use tempfile::{TempDir, tempdir};
 
 const RULES: &str =
@@ -76,6 +80,52 @@ fn a_file_damaged_in_any_way_is_set_aside_and_the_service_starts() {
             1,
             "{damage}"
         );
+    }
+}
+
+/// A smaller store forgets, which operators would otherwise take for a fault.
+#[test]
+fn what_has_no_room_after_a_restart_is_told() {
+    // Decades, no edge of which is near.
+    let window = Micros::from_secs(10_000 * 86_400);
+    let spec = LimitSpec::new(Algorithm::FixedWindow, 10, window);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = Timestamp::from_secs(now.expect("it is later").as_secs());
+    let limit = Limit::try_new(spec).expect("a valid limit");
+    let large = MemoryStore::new(MemoryConfig::default()).expect("the default store");
+    for number in 0..20_000_u64 {
+        let key = CounterKey {
+            subject: number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            identity: number,
+        };
+        let extra = Extra {
+            once: Some(Once {
+                id: u128::from(number),
+                until: Until::After(window),
+                content: 0,
+            }),
+            ..Extra::default()
+        };
+        let steps = [Step::new(key, limit)];
+        let request = Request {
+            extra: Some(&extra),
+            ..Request::new(&steps, Mode::default(), now)
+        };
+        assert!(large.decide_now(&request).allowed);
+    }
+    let folder = folder();
+    let mut file = Vec::new();
+    large.save(&mut file, &[7; 16], now).expect("it is memory");
+    let state = folder.path().join("data/counters.state");
+    fs::write(state, file).expect("files can be written");
+
+    let service = setup(folder.path()).args("--memory-limit 1MiB").start();
+    let said = service.wait_for_log("no room");
+    let line = said.lines().find(|line| line.contains("no room"));
+    let line = line.expect("it is there");
+    for dropped in ["counters", "requests"] {
+        assert!(!line.contains(&format!("{dropped}=0")), "{line}");
+        assert_contains(line, dropped);
     }
 }
 

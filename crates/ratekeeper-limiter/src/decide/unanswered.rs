@@ -5,7 +5,7 @@ use ratekeeper_store::{Execution, Extra, Request, StepOutcome, Store, StoreError
 use smallvec::SmallVec;
 
 use super::MatchedCheck;
-use crate::fallback::{Passed, owes};
+use crate::fallback::{Passed, owed_hits};
 use crate::limiter::Limiter;
 
 impl<S: Store> Limiter<S> {
@@ -39,8 +39,8 @@ impl<S: Store> Limiter<S> {
         let verdicts = fallback.decide(&matched.request(None), modes(), None);
         let passed = self.passed(matched);
         let owed = plan.steps.iter().zip(modes()).zip(&verdicts.outcomes);
-        let owed = owed
-            .map(|((step, mode), outcome)| owes(step, mode, outcome.fits() && verdicts.allowed));
+        let owed =
+            owed.map(|((step, mode), outcome)| owed_hits(step, mode, outcome, verdicts.allowed));
         self.expect_late(late, &plan.steps, owed.collect(), verdicts.allowed, passed);
         verdicts
     }

@@ -28,7 +28,8 @@ pub struct Answered {
     pub counted: bool,
     /// True if this node admitted it from a lease, without asking the store.
     pub leased: bool,
-    /// Hits of a post-paid bucket beyond its largest debt, which were not charged.
+    /// Hits that were not charged: those of a post-paid bucket beyond its largest debt, and those that a reservation found no
+    /// room for. Zero if nothing was charged at all.
     pub cut: u64,
 }
 

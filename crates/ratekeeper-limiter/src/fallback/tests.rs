@@ -236,6 +236,28 @@ fn modes_answer_looks_at_a_budget_and_every_charge_is_owed_in_full() {
     }
 }
 
+/// Half of the bucket, and of its debt of ten bursts, is all that this node lets pass.
+#[test]
+fn what_a_node_cut_off_a_reservation_is_not_owed() {
+    let fallback = fallback(0.5);
+    let mut reserve = budgeted(4_000);
+    crate::purpose::reserve(&mut reserve);
+    let steps = [reserve];
+    let mode = FailureMode::Local;
+    let verdicts = decide(&fallback, &steps, &[mode]);
+    assert!(verdicts.allowed);
+    let passed = Passed {
+        now: NOW,
+        boot: Micros::ZERO,
+        named_by: ratekeeper_store::HashKey::from_bytes([0; 16]),
+    };
+    let request = Request::new(&steps, Mode::default(), NOW);
+    let fault = |_| Some(StoreError::Unavailable);
+    let modes = [mode].into_iter();
+    fallback.owe(&request, modes, &verdicts, fault, (&passed, &[]));
+    assert_eq!(fallback.owed().counts().owed, 550);
+}
+
 #[test]
 fn a_debt_that_the_store_told_holds_on_the_node_alone() {
     let fallback = fallback(1.0);

@@ -11,7 +11,7 @@ use ratekeeper_store::{
     Verdicts,
 };
 
-use super::{AGAIN, LATE_MAX, Late, POSTS_MAX, Round, Ticket, is_charged};
+use super::{AGAIN, LATE_MAX, Late, POSTS_MAX, Round, Ticket, charged};
 use crate::Limiter;
 
 /// A charge to be given back. Times are by the boot clock, unless it says otherwise.
@@ -60,14 +60,18 @@ impl<S: Store> Limiter<S> {
         verdicts: &Verdicts,
         boot: Micros,
     ) {
-        let charged = late.steps.iter().enumerate();
-        let charged = charged
-            .filter(|(number, step)| is_conditional(step) && is_charged(verdicts, *number, step));
+        let taken = late.steps.iter().enumerate();
+        let taken = taken.filter(|(_, step)| is_conditional(step));
+        // What the store cut off a reservation, it did not take.
+        let taken = taken.map(|(number, step)| Step {
+            hits: charged(verdicts, number, step),
+            ..*step
+        });
         let has_room = returns.len() < LATE_MAX;
         // Others may have turns behind one of a leaky bucket.
         let is_returned = |step: &Step| has_room && !step.limit.algorithm().has_turns();
         let (steps, stay): (Vec<Step>, Vec<Step>) =
-            charged.map(|(_, step)| *step).partition(is_returned);
+            taken.filter(|step| step.hits > 0).partition(is_returned);
         stay.iter().for_each(|step| self.store().strand(step));
         if steps.is_empty() {
             return;

@@ -239,7 +239,8 @@ fn hits_that_still_count_are_posted_for_a_minute() {
 /// A request that the failure modes answered, whose own answer is still to come.
 fn late(limiter: &Limiter<Slow>, steps: &[Step], allowed: bool) -> Later {
     let later = Later::default();
-    let owed = steps.iter().map(|_| allowed).collect();
+    let owed = steps.iter().map(|step| if allowed { step.hits } else { 0 });
+    let owed = owed.collect();
     limiter.expect_late(later.clone(), steps, owed, allowed, passed(limiter));
     later
 }
@@ -399,6 +400,39 @@ fn what_was_charged_for_a_denied_request_is_given_back_but_for_turns() {
     }));
     assert_eq!(hear(&limiter).returns.len(), 0);
     assert_eq!(limiter.owed().owed, 0);
+}
+
+/// A step that reserves so many hits of a budget of ten.
+fn reserving(hits: i64) -> Step {
+    let spec = LimitSpec {
+        post_paid: true,
+        ..LimitSpec::new(Algorithm::SlidingLog, 10, MINUTE)
+    };
+    Step {
+        hits,
+        limit: Limit::try_new(spec).expect("a valid limit").reserving(),
+        ..step(Algorithm::SlidingLog, hits)
+    }
+}
+
+#[test]
+fn what_the_store_cut_off_a_late_reservation_is_not_given_back() {
+    let limiter = limiter();
+    let steps = [reserving(12)];
+    late(&limiter, &steps, false).answer(Ok(decided(&steps)));
+    let mut round = hear(&limiter);
+    limiter.give_back_charges(&mut round, BOOT);
+    let (asked, ..) = limiter.store().asked.lock().pop_front().expect("sent");
+    assert_eq!(asked[0].hits, -10);
+}
+
+#[test]
+fn what_the_store_cut_off_a_late_reservation_is_owed_if_it_passed() {
+    let limiter = limiter();
+    let steps = [reserving(12)];
+    late(&limiter, &steps, true).answer(Ok(decided(&steps)));
+    assert_eq!(hear(&limiter).returns.len(), 0);
+    assert_eq!(limiter.owed().owed, 2);
 }
 
 #[test]

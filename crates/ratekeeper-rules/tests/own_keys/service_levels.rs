@@ -54,7 +54,7 @@ fn service_levels_are_checked_nested_flat_and_alone() {
             "a service level needs at least one tier",
             "in 'x*' the `*` is not a whole segment",
             "a service level needs an id",
-            "`period` is at least 1 second",
+            "`period` is longer than 0",
             "there is no `pathPattern`",
             "'A B' is not an HTTP method",
             "methods and pathPattern stand under `match` or beside it, not both",

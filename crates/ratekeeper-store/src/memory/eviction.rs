@@ -19,6 +19,9 @@ const INLINE_COUNT: u64 = u16::MAX as u64;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Doomed {
     place: Position,
+    /// The place of the new counter that it makes room for: its own, or a free one if it goes so that its rule keeps within its
+    /// share. None if its heap bytes are wanted.
+    heir: Option<Position>,
     /// The condition for charging that step.
     charge: Charge,
     /// Heap bytes of its victims that the step gets; told by the last of them.
@@ -107,7 +110,9 @@ impl Shard {
         if let Some(Some(free)) = free {
             return Some(free);
         }
-        best.place.map(|place| self.doom(place, plan))
+        let place = best.place?;
+        self.doom(place, Some(place), plan);
+        Some(place)
     }
 
     /// The same for a rule at its maximum share: one of its own counters goes.
@@ -125,11 +130,12 @@ impl Shard {
             }
         }
         if let Some(place) = best.place {
-            return Some(self.doom(place, plan));
+            self.doom(place, Some(place), plan);
+            return Some(place);
         }
         let free = free?;
         let victim = self.search(cx, plan.shard, |_, meta| meta.rule() == plan.rule)?;
-        self.doom(victim, plan);
+        self.doom(victim, Some(free), plan);
         Some(free)
     }
 
@@ -164,7 +170,7 @@ impl Shard {
             }) else {
                 break;
             };
-            self.doom(victim, plan);
+            self.doom(victim, None, plan);
             let heap = self.heaps.get_full(self.table.state(victim)[0]);
             freed += heap.map_or(0, bytes_of);
             if freed >= bytes {
@@ -204,19 +210,19 @@ impl Shard {
         best.place
     }
 
-    fn doom(&mut self, place: Position, plan: &Plan) -> Position {
+    fn doom(&mut self, place: Position, heir: Option<Position>, plan: &Plan) {
         self.doomed.push(Doomed {
             place,
+            heir,
             charge: plan.charge,
             promised: 0,
         });
-        place
     }
 
-    /// Has the counter at `place`, if it is doomed for another step, make room for one that is charged always.
+    /// Has the counter that makes room for a new one at `place` go for another step, which is charged always.
     fn doom_always(&mut self, place: Position) {
         let mut doomed = self.doomed.iter_mut();
-        if let Some(doomed) = doomed.find(|doomed| doomed.place == place) {
+        if let Some(doomed) = doomed.find(|doomed| doomed.heir == Some(place)) {
             doomed.charge = Charge::Always;
         }
     }

@@ -13,7 +13,8 @@ use super::meta::Meta;
 use super::once::Record;
 use super::shard::NO_RULE;
 use super::state_file::{
-    FIXED_BYTES, HEADER_BYTES_MAX, MAGIC, Saved as State, WITHOUT_RECORDS, Words, checksum,
+    FIXED_BYTES, HEADER_BYTES_MAX, MAGIC, Restored, Saved as State, WITHOUT_RECORDS, Words,
+    checksum,
 };
 use super::table::Probe;
 use crate::CounterKey;
@@ -116,17 +117,17 @@ impl MemoryStore {
     ) -> Result<(), StateFileError> {
         read_counters(input, |key, meta, state| {
             let count = match self.put(key, meta, state, now) {
-                Put::Alive => &mut loaded.counters,
-                Put::Expired => &mut loaded.expired,
-                Put::NoRoom => &mut loaded.dropped,
+                Restored::Alive => &mut loaded.counters,
+                Restored::Expired => &mut loaded.expired,
+                Restored::NoRoom => &mut loaded.dropped,
             };
             *count += 1;
         })?;
         read_records(input, has_records, |id, record| {
             match self.records.restore(id, record, now) {
-                Put::Alive => loaded.records += 1,
-                Put::Expired => {}
-                Put::NoRoom => loaded.records_dropped += 1,
+                Restored::Alive => loaded.records += 1,
+                Restored::Expired => {}
+                Restored::NoRoom => loaded.records_dropped += 1,
             }
         })
     }
@@ -139,23 +140,23 @@ impl MemoryStore {
         }
     }
 
-    fn put(&self, key: CounterKey, meta: Meta, state: State<'_>, now: Timestamp) -> Put {
+    fn put(&self, key: CounterKey, meta: Meta, state: State<'_>, now: Timestamp) -> Restored {
         if meta.is_expired(now) {
-            return Put::Expired;
+            return Restored::Expired;
         }
         let probe = Probe::new(key);
         let shard = &mut *self.shards[probe.shard_bits()].0.lock();
         if shard.table.find(probe).is_some() {
-            return Put::Alive;
+            return Restored::Alive;
         }
         let Some(place) = shard.table.free_place(probe) else {
-            return Put::NoRoom;
+            return Restored::NoRoom;
         };
         let words = match state {
             State::Words(words) => words,
             State::Heap(heap) => {
                 if !self.budget.reserve(OVERHEAD_BYTES + size_of_val(heap)) {
-                    return Put::NoRoom;
+                    return Restored::NoRoom;
                 }
                 [shard.heaps.insert(Heap::from(heap)), 0, 0, 0]
             }
@@ -163,15 +164,8 @@ impl MemoryStore {
         shard.adopt(place, probe, meta.with_rule(NO_RULE));
         *shard.table.state_mut(place) = words;
         shard.grow(&self.budget);
-        Put::Alive
+        Restored::Alive
     }
-}
-
-/// The result for a counter or record of the file.
-pub(super) enum Put {
-    Alive,
-    Expired,
-    NoRoom,
 }
 
 /// The header, and the version of the file.

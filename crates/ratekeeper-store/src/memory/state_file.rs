@@ -40,6 +40,13 @@ pub(super) enum Saved<'a> {
     Heap(&'a [u64]),
 }
 
+/// The outcome of loading a counter, or a record, of the file.
+pub(super) enum Restored {
+    Alive,
+    Expired,
+    NoRoom,
+}
+
 /// The position in the meta of the mask of state words; the table does not use these bits.
 const MASK_SHIFT: u32 = 58;
 

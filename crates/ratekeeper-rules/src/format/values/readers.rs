@@ -195,7 +195,7 @@ pub(super) fn lease_time(key: &str, node: &Node, report: &mut Report<'_>) -> Opt
 
 /// A period: whole seconds, or a duration with its unit.
 pub(super) fn period(key: &str, node: &Node, report: &mut Report<'_>) -> Option<Micros> {
-    const AT_LEAST: &str = "`period` is at least 1 second";
+    const NO_TIME: &str = "`period` is longer than 0";
     let help = || Some("write `period: 10`, or `period: 500ms`".to_owned());
     let (message, help) = match &node.kind {
         Kind::Scalar(Scalar {
@@ -207,12 +207,12 @@ pub(super) fn period(key: &str, node: &Node, report: &mut Report<'_>) -> Option<
                 warn_of_octal(key, seconds, text, node, report);
                 return Some(Micros::from_secs(seconds));
             }
-            None => (AT_LEAST.to_owned(), help()),
+            None => (NO_TIME.to_owned(), help()),
         },
         Kind::Scalar(scalar) if number::not_octal(scalar).is_some() => no_octal(key, scalar),
         Kind::Scalar(scalar) => match parse_duration(&scalar.text) {
             Ok(period) if !period.is_zero() => return Some(period),
-            Ok(_) => (AT_LEAST.to_owned(), help()),
+            Ok(_) => (NO_TIME.to_owned(), help()),
             Err(why) => (
                 no_duration(key, &why).0,
                 match scalar.text.parse::<i64>() {

@@ -10,8 +10,7 @@ use std::ops::Bound;
 use ratekeeper_core::{Micros, Outcome, Timestamp, Verdict};
 
 use super::{Record, Records, bytes_of};
-use crate::memory::load::Put;
-use crate::memory::state_file::Words;
+use crate::memory::state_file::{Restored, Words};
 use crate::{FullMode, StepOutcome};
 
 /// Records encoded under one lock, which takes some ten microseconds.
@@ -49,19 +48,19 @@ impl Records {
     }
 
     /// Adds a record of a file, as of `now`.
-    pub(in crate::memory) fn restore(&self, id: u128, record: Record, now: Timestamp) -> Put {
+    pub(in crate::memory) fn restore(&self, id: u128, record: Record, now: Timestamp) -> Restored {
         if record.until <= now {
-            return Put::Expired;
+            return Restored::Expired;
         }
         let mut part = self.part(id);
         if part.records.contains_key(&id) {
-            return Put::Alive;
+            return Restored::Alive;
         }
         if part.bytes + bytes_of(record.outcomes.len()) > self.part_bytes_max {
-            return Put::NoRoom;
+            return Restored::NoRoom;
         }
         part.insert(id, record);
-        Put::Alive
+        Restored::Alive
     }
 
     /// Removes all records.

@@ -4,7 +4,7 @@ use ratekeeper_core::Algorithm;
 
 use super::{decide, limit, step};
 use crate::memory::{MemoryConfig, MemoryStore};
-use crate::{Charge, Step, StepOutcome};
+use crate::{Charge, RuleSlot, Step, StepOutcome};
 
 const COUNTERS: u64 = 40_000;
 
@@ -71,4 +71,37 @@ fn what_a_denied_request_counts_makes_room_for_itself() {
     let after = store.stats();
     assert_eq!(after.evicted_live, before.evicted_live + 100);
     assert_eq!(after.counters, before.counters);
+}
+
+/// Half of the table is others', and the rest is free: the counter that makes room is seldom at the new one's place.
+#[test]
+fn a_rule_at_its_share_makes_room_for_what_a_denied_request_counts() {
+    let store = MemoryStore::new(MemoryConfig {
+        memory_limit: MemoryConfig::LEAST,
+        max_share_percent: 1,
+    })
+    .unwrap();
+    let of_rule = |identity| Step {
+        rule: RuleSlot(1),
+        ..ten(identity)
+    };
+    assert!(!decide(&store, &[denying()], 1_000).allowed);
+    for identity in 0..store.stats().capacity / 2 {
+        decide(&store, &[ten(identity)], 1_000);
+    }
+    for identity in COUNTERS..2 * COUNTERS {
+        decide(&store, &[of_rule(identity)], 1_000);
+    }
+    let before = store.stats();
+    for identity in 2 * COUNTERS..2 * COUNTERS + 100 {
+        let counted = Step {
+            charge: Charge::Always,
+            ..of_rule(identity)
+        };
+        let steps = [of_rule(identity), denying(), counted];
+        assert!(!decide(&store, &steps, 1_000).allowed);
+    }
+    let after = store.stats();
+    assert_eq!(after.counters, before.counters);
+    assert_eq!(after.evicted_live, before.evicted_live + 100);
 }

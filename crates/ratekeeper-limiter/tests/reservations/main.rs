@@ -1,5 +1,7 @@
 //! Budgets that are reserved before their cost is known: whatever is reserved, what is used counts, and nothing else.
 
+mod away;
+
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,9 +12,9 @@ use ratekeeper_core::Micros;
 use ratekeeper_limiter::{
     BudgetUse, Check, HashKey, Limiter, LimiterOptions, ReceiptMode, Reserve, Settled,
 };
-use ratekeeper_rules::{Options, Source, load};
-use ratekeeper_store::Answer;
+use ratekeeper_rules::{Options, RuleSet, Source, load};
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
+use ratekeeper_store::{Answer, Store};
 
 const LIMIT: u64 = 1_000;
 
@@ -28,28 +30,39 @@ const BUDGETS: [&str; 7] = [
     "gcra, max_debt: 700",
 ];
 
-fn limiter(budget: &str) -> Arc<Limiter<MemoryStore>> {
+/// A budget of that algorithm, on a descriptor with such further lines.
+fn rules(budget: &str, lines: &str) -> RuleSet {
     let text = format!(
         "
 domain: d
 descriptors:
   - key: user
     rate_limit: {{ window: 1000d, limit: {LIMIT}, post_paid: true, algorithm: {budget} }}
-"
+{lines}"
     );
     let name = "rules.yaml".to_owned();
-    let rules = match load(&[Source { name, text }], &Options::default()) {
+    match load(&[Source { name, text }], &Options::default()) {
         Ok(loaded) => loaded.rules,
         Err(refused) => panic!("{refused}"),
-    };
+    }
+}
+
+fn store() -> MemoryStore {
     let config = MemoryConfig {
         memory_limit: 8 << 20,
         ..MemoryConfig::default()
     };
-    let store = MemoryStore::new(config).expect("a small store");
+    MemoryStore::new(config).expect("a small store")
+}
+
+fn limiter_with<S: Store>(rules: RuleSet, store: S) -> Limiter<S> {
     let mut options = LimiterOptions::default();
     options.hash_key = Some(HashKey::from_bytes([1; 16]));
-    Arc::new(Limiter::new(rules, store, options))
+    Limiter::new(rules, store, options)
+}
+
+fn limiter(budget: &str) -> Arc<Limiter<MemoryStore>> {
+    Arc::new(limiter_with(rules(budget, ""), store()))
 }
 
 /// Resolves a future at once: the memory store never waits.
@@ -167,6 +180,19 @@ fn check_calls(budget: &str, way: Way, calls: &[(u64, u64)]) -> Result<(), TestC
     Ok(())
 }
 
+/// A budget in shadow counts what was used, though it denies no one: whoever tries it out learns what it would deny.
+fn check_shadow(budget: &str, calls: &[(u64, u64)]) -> Result<(), TestCaseError> {
+    let rules = rules(budget, "    shadow_mode: true");
+    let limiter = Arc::new(limiter_with(rules, store()));
+    let mut spent = 0;
+    for (hits, used) in calls {
+        prop_assert!(by_bill(&limiter, *hits, *used), "{}", budget);
+        spent += used;
+        prop_assert_eq!(left(&limiter), LIMIT.saturating_sub(spent), "{}", budget);
+    }
+    Ok(())
+}
+
 /// Calls of which several are under way at once: what costs no more than was taken for it is never lost.
 fn check_together(budget: &str, calls: &[(u64, u64)]) -> Result<(), TestCaseError> {
     let limiter = limiter(budget);
@@ -200,6 +226,7 @@ proptest! {
         for budget in BUDGETS {
             check_calls(budget, by_reservation, &calls)?;
             check_calls(budget, by_bill, &calls)?;
+            check_shadow(budget, &calls)?;
         }
     }
 
