@@ -11,7 +11,7 @@
 //! The closure makes an empty store, or one whose keys no other test uses. Tickets are awaited by
 //! blocking the thread, so a store that needs a runtime brings one with its own threads.
 //!
-//! What a store may leave out has cases that a store without it passes. Three things cannot be seen through the trait,
+//! The cases of each optional part pass for a store that leaves it out. Three things cannot be seen through the trait,
 //! and have macros of their own: [`conformance_of_lives`](crate::conformance_of_lives) for a store that lets counters
 //! expire by itself, [`conformance_of_returns`](crate::conformance_of_returns) for one that gives hits back, and
 //! [`conformance_of_late`](crate::conformance_of_late) for one whose answers may come late.

@@ -40,7 +40,7 @@ fn json_logs_are_json_from_the_first_byte() {
     }
 }
 
-/// Who read the log may have gone, as `head` does: that is no reason to stop.
+/// The reader of the log may have gone, as `head` does: that is no reason to stop.
 #[test]
 fn a_log_that_nobody_reads_stops_nothing() {
     let folder = tempdir().expect("a folder can be made");

@@ -16,7 +16,7 @@ fn postgres_takes_many() {
     run(suite(&Database::postgres()));
 }
 
-/// What the tenant keeps until the change comes before it in the list that is checked.
+/// In the list that is checked, the quotas that the tenant keeps until the change come first.
 #[test]
 fn a_mistake_has_its_place_in_what_was_sent() {
     const SOON: u64 = 4_000_000_000;

@@ -136,7 +136,7 @@ pub fn a_reservation_leaves_what_was_used<S: Store>(make: impl Fn() -> S) {
     }
 }
 
-/// Whatever is charged, a bucket owes no more than its largest debt: the rest is cut.
+/// A bucket owes no more than its largest debt, however much is charged: the rest is cut.
 pub fn a_debt_is_no_larger_than_allowed<S: Store>(make: impl Fn() -> S) {
     let buckets = [Algorithm::TokenBucket, Algorithm::Gcra];
     // Ten bursts, of 100 each, are the debt that is allowed without a word.

@@ -70,7 +70,7 @@ pub fn a_post_takes_no_more_than_is_left<S: Store>(make: impl Fn() -> S) {
     }
 }
 
-/// What was used of a budget counts in full, as when it is charged at once.
+/// A charge to a budget counts in full when it is posted, as when it is charged at once.
 pub fn a_posted_charge_counts_in_full<S: Store>(make: impl Fn() -> S) {
     let store = make();
     let charge = |hits, limit: &Limit, number| Step {

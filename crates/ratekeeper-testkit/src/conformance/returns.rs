@@ -25,8 +25,8 @@ fn taken<S: Store>(store: &S, limit: &Limit, number: u64) -> [Step; 2] {
     steps
 }
 
-/// Wherever it was not answered, and of what others took, nothing is given back. No store has to give back where it
-/// always answers.
+/// Nothing is given back of what others took, or of a request that was not answered. A store that always answers need
+/// give nothing back.
 pub fn giving_back_frees_no_more_than_was_taken<S: Store>(make: impl Fn() -> S) {
     let store = make();
     for (number, limit) in (0..).step_by(10).zip(every_rate(10)) {

@@ -41,7 +41,7 @@ pub(crate) enum Fault {
     ReturnsNothing,
     ReturnsTwice,
     ReturnsTheUnanswered,
-    /// What is charged in any case is given back.
+    /// Charges that are made in any case are given back.
     ReturnsCharges,
     FreesStranded,
     ChargesStranded,
