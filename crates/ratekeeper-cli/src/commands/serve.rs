@@ -64,6 +64,12 @@ pub(crate) fn run_answering(flags: &Flags, answer: ConstantAnswer) -> Result<Exi
 }
 
 fn start(flags: &Flags, what: What) -> Result<ExitCode> {
+    // Requests are served by the server's worker threads; this one accepts, reloads and tends.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    // First of all: what renews a certificate or changes rules does not know whether we have started.
+    runtime.block_on(async { stop::survive_hangups() })?;
     let home = Home::find();
     let environment = Environment::of_process();
     let loaded = settings::load(flags, &environment, &home);
@@ -83,10 +89,6 @@ fn start(flags: &Flags, what: What) -> Result<ExitCode> {
             info!(%ignored, "settings that only `ratekeeper gateway` uses");
         }
     }
-    // Requests are served by the server's worker threads; this one accepts, reloads and tends.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
     let ended = runtime.block_on(serve(flags, &home, &settings, what));
     // After a second signal, tasks that have not ended are not waited for.
     runtime.shutdown_background();
