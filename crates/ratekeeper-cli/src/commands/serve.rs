@@ -183,24 +183,34 @@ fn monitor(
     }
 }
 
-/// Ends the parts beside the server, each before those that it still uses.
+/// Ends the parts beside the server at the same time: none needs another, each may wait for a server that is away, and
+/// whoever stops us kills us if that takes long.
 async fn finish(
     limiter: &Limiter<Stores>,
     traces: Option<Traces>,
     quotas: Option<Quotas>,
     saver: Option<Saver>,
 ) {
-    if let Some(traces) = traces {
-        traces.finish().await;
-    }
-    owed::flush(limiter).await;
-    if let Some(quotas) = quotas {
-        quotas.finish().await;
-    }
-    limiter.store().close().await;
-    if let Some(saver) = saver {
-        saver.finish().await;
-    }
+    let saved = async {
+        if let Some(saver) = saver {
+            saver.finish().await;
+        }
+    };
+    let billed = async {
+        if let Some(quotas) = quotas {
+            quotas.finish().await;
+        }
+    };
+    let settled = async {
+        owed::flush(limiter).await;
+        limiter.store().close().await;
+    };
+    let traced = async {
+        if let Some(traces) = traces {
+            traces.finish().await;
+        }
+    };
+    tokio::join!(saved, billed, settled, traced);
 }
 
 /// Prints and logs where `server` listens, and by which rules it limits.
