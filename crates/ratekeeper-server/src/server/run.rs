@@ -102,7 +102,7 @@ impl Server {
         last.begin_within(time_of_operators(bounds.drain_timeout, begun.elapsed()));
         let cut = cut + total(watching).await;
         tasks.shutdown().await;
-        fleet::leave(&app).await;
+        tokio::join!(maintenance::send_last_counts(&app), fleet::leave(&app));
         Drained { cut }
     }
 }
