@@ -35,7 +35,7 @@ pub(super) fn rows(walked: &[CountedRule<'_>]) -> Vec<RuleRow> {
         switch: listed.switch,
         domain: (*listed.stats.domain).into(),
         rule: (*listed.stats.rule).into(),
-        plan: listed.stats.plan.clone(),
+        plan: listed.plan.into(),
         failure_mode: listed.rule.on_store_failure,
         counts: *counts,
         max_debt: listed.rule.limited().and_then(Limit::max_debt),
