@@ -69,6 +69,8 @@ pub struct ListedRule<'a> {
     pub mode: RuleMode,
     /// Its switch, if it has one.
     pub switch: Option<RuleSwitch>,
+    /// The plan whose limit it is: the domain's default plan for a rule that names none; empty without plans.
+    pub plan: &'a str,
     /// Its counts.
     pub stats: &'a RuleStats,
 }
@@ -89,7 +91,6 @@ impl Snapshot {
         // Limits that single tenants have in one place have one id, and are counted together.
         let mut customs: HashMap<Arc<str>, (Arc<RuleStats>, RuleSlot)> = HashMap::new();
         let compiled = rules.rules().iter().map(|rule| {
-            let plan = rules.plan_of(rule);
             let mode = RuleMode::of(rule, switches.get(&rule.id));
             if let Some((stats, slot)) = customs.get(&*rule.id) {
                 let stats = Arc::clone(stats);
@@ -99,12 +100,10 @@ impl Snapshot {
                 };
             }
             let (stats, slot) = match kept.remove(&*rule.id) {
-                // The plan is a label of the statistics.
-                Some((stats, slot)) if *stats.plan == *plan => (stats, slot),
-                Some((_, slot)) => (Arc::new(RuleStats::new(rule, plan)), slot),
-                None => (Arc::new(RuleStats::new(rule, plan)), slots.next()),
+                Some(kept) => kept,
+                None => (Arc::new(RuleStats::new(rule)), slots.next()),
             };
-            if plan == CUSTOM {
+            if rules.plan_of(rule) == CUSTOM {
                 customs.insert(rule.id.clone(), (Arc::clone(&stats), slot));
             }
             Compiled::new(rule, mode, slot, places, stats, &namer)
@@ -226,6 +225,7 @@ impl Snapshot {
             rule,
             mode: made.mode,
             switch: self.switches.get(&rule.id),
+            plan: self.rules.plan_of(rule),
             stats: &made.stats,
         })
     }

@@ -41,8 +41,6 @@ pub struct RuleStats {
     pub rule: Arc<str>,
     /// Its domain.
     pub domain: Arc<str>,
-    /// The plan whose limit it is: the domain's default plan, or empty.
-    pub plan: Box<str>,
     counts: Striped,
     details: RwLock<HashMap<Box<str>, Arc<Striped>>>,
     /// Counts of the values beyond the first thousand.
@@ -95,11 +93,10 @@ impl RuleCounts {
 }
 
 impl RuleStats {
-    pub(crate) fn new(rule: &Rule, plan: &str) -> Self {
+    pub(crate) fn new(rule: &Rule) -> Self {
         Self {
             rule: rule.id.clone(),
             domain: rule.domain.clone(),
-            plan: plan.into(),
             counts: Striped::default(),
             details: RwLock::default(),
             other: Striped::default(),
@@ -347,7 +344,6 @@ mod tests {
         let stats = RuleStats {
             rule: "r".into(),
             domain: "d".into(),
-            plan: "".into(),
             counts: Striped::default(),
             details: RwLock::default(),
             other: Striped::default(),

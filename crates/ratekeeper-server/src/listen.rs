@@ -195,7 +195,7 @@ impl Listener {
         }
         let Self { name, socket, .. } = self;
         drop(socket);
-        finish(name, connections, bounds.drain_timeout).await
+        finish(name, connections, drain.time(bounds.drain_timeout)).await
     }
 }
 

@@ -64,6 +64,12 @@ pub(crate) fn run_answering(flags: &Flags, answer: ConstantAnswer) -> Result<Exi
 }
 
 fn start(flags: &Flags, what: What) -> Result<ExitCode> {
+    // Requests are served by the server's worker threads; this one accepts, reloads and tends.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    // First of all: what renews a certificate or changes rules does not know whether we have started.
+    runtime.block_on(async { stop::survive_hangups() })?;
     let home = Home::find();
     let environment = Environment::of_process();
     let loaded = settings::load(flags, &environment, &home);
@@ -83,10 +89,6 @@ fn start(flags: &Flags, what: What) -> Result<ExitCode> {
             info!(%ignored, "settings that only `ratekeeper gateway` uses");
         }
     }
-    // Requests are served by the server's worker threads; this one accepts, reloads and tends.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
     let ended = runtime.block_on(serve(flags, &home, &settings, what));
     // After a second signal, tasks that have not ended are not waited for.
     runtime.shutdown_background();
@@ -182,24 +184,34 @@ fn monitor(
     }
 }
 
-/// Ends the parts beside the server, each before those that it still uses.
+/// Ends the parts beside the server at the same time: none needs another, each may wait for a server that is away, and
+/// whoever stops us kills us if that takes long.
 async fn finish(
     limiter: &Limiter<Stores>,
     traces: Option<Traces>,
     quotas: Option<Quotas>,
     saver: Option<Saver>,
 ) {
-    if let Some(traces) = traces {
-        traces.finish().await;
-    }
-    owed::flush(limiter).await;
-    if let Some(quotas) = quotas {
-        quotas.finish().await;
-    }
-    limiter.store().close().await;
-    if let Some(saver) = saver {
-        saver.finish().await;
-    }
+    let saved = async {
+        if let Some(saver) = saver {
+            saver.finish().await;
+        }
+    };
+    let billed = async {
+        if let Some(quotas) = quotas {
+            quotas.finish().await;
+        }
+    };
+    let settled = async {
+        owed::flush(limiter).await;
+        limiter.store().close().await;
+    };
+    let traced = async {
+        if let Some(traces) = traces {
+            traces.finish().await;
+        }
+    };
+    tokio::join!(saved, billed, settled, traced);
 }
 
 /// Prints and logs where `server` listens, and by which rules it limits.

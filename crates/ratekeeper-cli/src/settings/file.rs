@@ -7,10 +7,18 @@ use super::layer::{Layers, Origin};
 use super::problem::{Problem, nearest};
 use super::table::{all, find};
 use ratekeeper_rules::{YamlDocument, YamlFault, YamlValue};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
 /// The largest settings file that is read, in bytes.
 pub(crate) const SIZE_MAX: u64 = 1 << 20;
+
+/// Of the bytes of a file, by which this process tells whether they change.
+pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    hasher.finish()
+}
 
 /// Puts the values of a settings file over `layers`; what is wrong goes to `problems`.
 pub(crate) fn put(text: &str, path: &Path, layers: &mut Layers, problems: &mut Vec<Problem>) {

@@ -114,6 +114,8 @@ pub(crate) struct Layers {
     pub(crate) warnings: Vec<Problem>,
     /// envoyproxy/ratelimit's variables that are used, unless a profile is named.
     pub(super) envoy_variables: Option<String>,
+    /// The fingerprint of the settings file, if one was read.
+    pub(super) file_read: Option<u64>,
 }
 
 impl Layers {

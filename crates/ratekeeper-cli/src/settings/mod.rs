@@ -33,6 +33,7 @@ mod values;
 mod xds;
 
 pub(crate) use environment::{ADMIN_TOKEN, Environment};
+pub(crate) use file::fingerprint;
 pub(crate) use flags::{CommandFlags, Flags, is_gateways};
 pub(crate) use gateway::LogTo;
 pub(crate) use layer::{Layers, RawValue};
@@ -88,6 +89,8 @@ pub(crate) struct Settings {
     /// The service that decides for the gateway, unless this process does.
     pub(crate) service: Option<ServiceSettings>,
     pub(crate) traces: TraceSettings,
+    /// The fingerprint of the settings file as it was read; [`None`] if none was.
+    pub(crate) file_read: Option<u64>,
 }
 
 /// Merges all layers (defaults, the settings file, the environment, flags) and parses every value.
@@ -169,7 +172,10 @@ fn lay(
     environment.put_name(&mut layers);
     if let Some(path) = file_in_use(flags, environment, home) {
         match read(&path) {
-            Ok(text) => file::put(&text, &path, &mut layers, problems),
+            Ok(text) => {
+                layers.file_read = Some(file::fingerprint(text.as_bytes()));
+                file::put(&text, &path, &mut layers, problems);
+            }
             Err(error) => problems.push(Problem {
                 place: path.display().to_string(),
                 message: error.to_string(),
@@ -248,6 +254,7 @@ impl Settings {
             gateway_tls,
             service,
             traces,
+            file_read: layers.file_read,
             values,
         })
     }

@@ -21,7 +21,9 @@ descriptors:
 /// A service with everything that has metrics on one node, and a key that was denied.
 fn serve(folder: &Path) -> Ratekeeper {
     let setup = support::serve(folder).rules(RULES);
-    let service = setup.args("--data-dir data --top-denied-metric").start();
+    let service = setup
+        .args("--data-dir data --top-denied-metric --envoy-metrics")
+        .start();
     for _ in 0..3 {
         service.check(&[("customer", "acme")]);
     }

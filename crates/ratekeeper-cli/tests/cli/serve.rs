@@ -1,9 +1,9 @@
 //! `ratekeeper serve`.
 
-use crate::support::{Ratekeeper, banner, http, run, serve, write};
+use crate::support::{Ratekeeper, banner, http, ratekeeper, run, serve, write};
 use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::Signal;
-use ratekeeper_testkit::process::eventually;
+use ratekeeper_testkit::process::{Process, eventually, free_port};
 use std::net::TcpListener;
 use std::path::Path;
 use tempfile::tempdir;
@@ -173,4 +173,24 @@ fn rules_that_limit_nothing_are_told_wherever_the_node_tells_its_state() {
         readiness(service.admin)["faults"] == serde_json::json!([])
     });
     assert!(service.stop().success());
+}
+
+#[test]
+fn a_hangup_during_the_start_does_not_end_it() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", RULES);
+    // It is asked while the service starts, and answers nothing.
+    let redis = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let store = redis.local_addr().expect("it has an address");
+    let [port, admin, grpc] = [free_port(), free_port(), free_port()];
+    let flags = format!(
+        "serve --rules rules.yaml --store redis://{store}/ --http 127.0.0.1:{port} --admin 127.0.0.1:{admin} \
+         --grpc 127.0.0.1:{grpc} --drain-delay 0s"
+    );
+    let mut process = Process::spawn("ratekeeper", ratekeeper(folder.path(), &flags));
+    let silent = redis.accept().expect("the service connects");
+    process.signal(Signal::HUP);
+    process.wait_for_port(port);
+    drop(silent);
+    assert!(process.terminate().success());
 }

@@ -1,11 +1,12 @@
 //! State files that are damaged, in the way, or cannot be written.
 
+use crate::owed::owed;
 use crate::support::{self, Ratekeeper, http, write};
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 use ratekeeper_store::{CounterKey, Extra, Once, Request, Step, Until};
 use ratekeeper_testkit::assert_contains;
-use ratekeeper_testkit::process::eventually;
+use ratekeeper_testkit::process::{Signal, eventually};
 use ratekeeper_testkit::ratekeeper::Setup;
 use ratekeeper_testkit::redis::Server;
 use std::fs;
@@ -265,4 +266,35 @@ fn a_lock_that_is_a_link_is_refused_and_what_it_names_is_kept() {
         fs::read_to_string(&target).expect("it is there"),
         "precious"
     );
+}
+
+/// Whoever stops a node may lose patience: what a crash would lose is saved before a store is waited for.
+#[test]
+fn the_last_save_does_not_wait_for_a_store_that_is_away() {
+    let mut redis = Server::start();
+    let folder = folder();
+    let rules =
+        format!("{RULES}- {{ key: far, store: far, rate_limit: {{ window: 1h, limit: 3 }} }}\n");
+    write(folder.path(), "rules.yaml", &rules);
+    let settings = format!(
+        "stores: {{ far: {{ url: 'redis://127.0.0.1:{}/' }} }}\n",
+        redis.port()
+    );
+    let service = setup(folder.path()).settings(&settings).start();
+    eventually("the store decides", || {
+        service.check(&[("far", "warm")])["degraded"] == false
+    });
+    redis.process().kill();
+    eventually("hits are owed to it", || {
+        service.check(&[("far", "owed")]);
+        owed(&service, "owed") > 0
+    });
+    let state = folder.path().join("data/counters.state");
+    let saved_at = || fs::metadata(&state).and_then(|found| found.modified()).ok();
+    let before = saved_at();
+    service.process.signal(Signal::TERM);
+    service.wait_for_log("waiting for the store to count hits");
+    eventually("the counters are saved", || saved_at() != before);
+    assert!(!service.log().contains("the store did not answer in time"));
+    assert!(service.stop().success());
 }

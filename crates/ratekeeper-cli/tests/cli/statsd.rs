@@ -133,3 +133,21 @@ fn metrics_have_the_names_of_envoyproxy_ratelimit_where_they_are_wanted() {
     assert!(!text.contains("geheim"), "secrets are fingerprints");
     assert!(service.stop().success());
 }
+
+#[test]
+fn the_last_counts_are_sent_when_the_node_stops() {
+    let agent = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let address = agent.local_addr().expect("an address").to_string();
+    let folder = tempdir().expect("a folder can be made");
+    let flags = format!("--statsd {address} --statsd-interval 1h");
+    let service = serve(folder.path(), &flags.words());
+    ask(&service);
+    assert!(service.stop().success());
+    let sums = received(
+        &agent,
+        "ratelimit.service.rate_limit.d.customer.total_hits",
+        12,
+    );
+    let loads = sums.get("ratelimit.service.config_load_success");
+    assert_eq!(loads, Some(&1), "{sums:?}");
+}

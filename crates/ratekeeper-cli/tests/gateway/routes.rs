@@ -1,8 +1,12 @@
 //! Routes by host and path, and what becomes of them when they change.
 
-use crate::support::{Gateway, RULES, Upstream, gateway, ok};
+use std::net::TcpListener;
+
+use crate::support::{Gateway, PROGRAM, RULES, Upstream, gateway, ok};
 use ratekeeper_testkit::assert_contains;
+use ratekeeper_testkit::http1::ask;
 use ratekeeper_testkit::process::eventually;
+use ratekeeper_testkit::ratekeeper::Setup;
 
 fn settings(orders: &Upstream, web: &Upstream, prefix: &str) -> String {
     format!(
@@ -63,6 +67,35 @@ fn changed_routes_are_in_force_and_bad_ones_are_refused_whole() {
         404,
         "nothing of a bad change is in force"
     );
+}
+
+/// A rolling start meets a new version of the settings.
+#[test]
+fn routes_that_change_during_the_start_are_in_force_after_it() {
+    let (old, new) = (
+        Upstream::start(|_| ok("old")),
+        Upstream::start(|_| ok("new")),
+    );
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let file = folder.path().join("ratekeeper.yaml");
+    // It is asked after the settings are read and before the gateway is made, and answers nothing.
+    let redis = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let store = redis.local_addr().expect("it has an address");
+    let changed = format!("upstream: {}\n", new.url());
+    let change = std::thread::spawn(move || {
+        let silent = redis.accept().expect("the gateway connects");
+        std::fs::write(&file, changed).expect("a file can be written");
+        silent
+    });
+    let setup = Setup::front(PROGRAM).in_folder(folder.path()).rules(RULES);
+    let setup = setup.settings(&format!("upstream: {}\n", old.url()));
+    let gateway = setup.args(&format!("--store redis://{store}/")).start();
+    let silent = change.join().expect("the file was written");
+    eventually("the new upstream gets the requests", || {
+        let answer = ask(gateway.port, "GET", "/", "", "");
+        answer.is_some_and(|answer| answer.body == "new")
+    });
+    drop(silent);
 }
 
 #[test]

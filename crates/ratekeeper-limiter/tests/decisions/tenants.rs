@@ -226,14 +226,11 @@ fn statistics_are_by_rule_and_plan() {
     }
     let snapshot = limiter.snapshot();
     let told: Vec<_> = snapshot
-        .stats()
-        .map(|stats| {
-            (
-                &*stats.rule,
-                &*stats.plan,
-                stats.counts().allowed,
-                stats.counts().denied,
-            )
+        .listed()
+        .map(|listed| {
+            let counts = listed.stats.counts();
+            let rule = &*listed.stats.rule;
+            (rule, listed.plan, counts.allowed, counts.denied)
         })
         .collect();
     let expected = [
@@ -249,8 +246,9 @@ fn statistics_are_by_rule_and_plan() {
         "- { tenant: two, overrides: [ { unit: minute, limit: 4 } ] }\n",
     )));
     let snapshot = limiter.snapshot();
-    let custom = snapshot.stats().find(|stats| &*stats.plan == "custom");
-    assert_eq!(custom.map(|stats| stats.counts().allowed), Some(5));
+    let custom = snapshot.listed().find(|listed| listed.plan == "custom");
+    let allowed = custom.map(|listed| listed.stats.counts().allowed);
+    assert_eq!(allowed, Some(5));
 }
 
 #[test]

@@ -37,6 +37,31 @@ fn usage_outlives_a_changed_limit_and_not_a_changed_window() {
     );
 }
 
+/// The plan is a label of one histogram; the counts of a rule are told without it.
+#[test]
+fn the_counts_of_a_rule_outlive_a_plan_of_another_name() {
+    let yaml = |plans: &str| {
+        format!(
+            "domain: d\ntenant: a\n{plans}descriptors:\n  - key: a\n    rate_limit: {{ window: 1h, limit: 10 }}\n"
+        )
+    };
+    let limiter = limiter(&yaml(""));
+    let mut asked = 0;
+    for (plans, plan) in [
+        ("", ""),
+        ("plans: [free, pro]\n", "free"),
+        ("plans: [basic, pro]\n", "basic"),
+    ] {
+        limiter.replace_rules(rules(&yaml(plans)));
+        assert!(passes(&limiter, &[("a", "1")], 2));
+        asked += 2;
+        let snapshot = limiter.snapshot();
+        let listed = snapshot.listed().next().expect("the rule");
+        assert_eq!(snapshot.rules().plan_of(listed.rule), plan);
+        assert_eq!(listed.stats.counts().allowed, asked, "{plan}");
+    }
+}
+
 #[test]
 fn a_leaky_bucket_delays_who_can_wait_and_refuses_who_cannot() {
     let yaml = "

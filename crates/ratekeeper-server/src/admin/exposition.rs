@@ -81,7 +81,7 @@ fn quality(range: &str) -> (&str, u32) {
 }
 
 /// OpenMetrics as Prometheus' older format: there a counter's name is that of its samples, with
-/// `_total`, in the lines about it too, and the end is not marked.
+/// `_total`, in the lines about it too, a value without a type is `untyped`, and the end is not marked.
 fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 16);
     let mut help = None;
@@ -97,7 +97,12 @@ fn plain(text: &str) -> String {
             .strip_prefix("# TYPE ")
             .and_then(|about| about.split_once(' '))
         {
-            let total = if kind == "counter" { "_total" } else { "" };
+            let (total, kind) = match kind {
+                "counter" => ("_total", kind),
+                // A parser refuses the whole page for a type that it does not know.
+                "unknown" => ("", "untyped"),
+                _ => ("", kind),
+            };
             // Writing to a string cannot fail.
             if let Some((_, help)) = help.take() {
                 let _ = writeln!(out, "# HELP {name}{total} {help}");
@@ -156,6 +161,15 @@ mod tests {
     fn plain_text_names_counters_as_their_samples() {
         let open = "# HELP a A counter\n# TYPE a counter\na_total{b=\"# EOF\"} 1\n# HELP g A gauge\n# TYPE g gauge\ng 2\n# EOF\n";
         let plain = "# HELP a_total A counter\n# TYPE a_total counter\na_total{b=\"# EOF\"} 1\n# HELP g A gauge\n# TYPE g gauge\ng 2\n";
+        assert_eq!(Format::Text.of(open.to_owned()), plain);
+        assert_eq!(Format::OpenMetrics.of(open.to_owned()), open);
+    }
+
+    /// A parser of plain text that meets a type it does not know refuses all metrics of the page.
+    #[test]
+    fn a_value_without_a_type_has_the_word_of_each_format() {
+        let open = "# HELP a_total Any\n# TYPE a_total unknown\na_total 1\n# EOF\n";
+        let plain = "# HELP a_total Any\n# TYPE a_total untyped\na_total 1\n";
         assert_eq!(Format::Text.of(open.to_owned()), plain);
         assert_eq!(Format::OpenMetrics.of(open.to_owned()), open);
     }

@@ -8,10 +8,11 @@ mod config;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use ratekeeper_rules::RuleSet;
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tracing::{info, warn};
 
 pub use config::{StatsdConfig, StatsdFormat};
@@ -22,6 +23,9 @@ use crate::blocking::blocking;
 
 /// The most bytes of a datagram: with its headers it fits any Ethernet.
 const DATAGRAM_MAX: usize = 1_432;
+
+/// The longest time that a node which stops sends its last counts: only the look-up of a name takes any.
+const LAST_MAX: Duration = Duration::from_secs(1);
 
 /// The beginning of all names.
 const PREFIX: &str = "ratelimit.service";
@@ -116,11 +120,8 @@ pub(crate) async fn send(statsd: &StatsdCounts, of_node: impl Fn() -> NodeCounts
     let mut works = true;
     loop {
         ticks.tick().await;
-        statsd.add_of_node(of_node());
-        let (to, counts) = (config.clone(), std::mem::take(&mut *statsd.new.lock()));
         // One at a time: while a name server does not answer, counts wait, added up.
-        let (unsent, posted) = blocking(move || post(&to, counts)).await;
-        statsd.put_back(unsent);
+        let posted = send_new(statsd, of_node()).await;
         match (&posted, works) {
             (Ok(()), false) => info!(statsd = config.address, "counts are sent again"),
             (Err(error), true) => warn!(
@@ -131,6 +132,28 @@ pub(crate) async fn send(statsd: &StatsdCounts, of_node: impl Fn() -> NodeCounts
         }
         works = posted.is_ok();
     }
+}
+
+/// Sends what was not sent yet, before the process ends; nothing is added any more.
+pub(crate) async fn send_last(statsd: &StatsdCounts, of_node: NodeCounts) {
+    let error = match timeout(LAST_MAX, send_new(statsd, of_node)).await {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => chain(&error),
+        Err(_) => "the address was not looked up in time".to_owned(),
+    };
+    warn!(%error, statsd = statsd.config.address, "the last counts are not sent to statsd");
+}
+
+/// Sends what was not sent yet, and the increase of the counts `of_node`.
+async fn send_new(statsd: &StatsdCounts, of_node: NodeCounts) -> Result<(), StatsdError> {
+    statsd.add_of_node(of_node);
+    let (to, counts) = (
+        statsd.config.clone(),
+        std::mem::take(&mut *statsd.new.lock()),
+    );
+    let (unsent, posted) = blocking(move || post(&to, counts)).await;
+    statsd.put_back(unsent);
+    posted
 }
 
 /// An error with its causes.
@@ -227,8 +250,6 @@ fn clean(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     /// An agent, and the settings to send to it.

@@ -1,7 +1,7 @@
 //! The one-way switch from serving to shutting down, and the time before it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -13,6 +13,8 @@ pub(crate) struct Drain {
     /// The same as what the channel holds, but cheap to look at for each response.
     begun: AtomicBool,
     channel: watch::Sender<bool>,
+    /// The time for what is under way, if whoever began it says so.
+    within: OnceLock<Duration>,
 }
 
 impl Drain {
@@ -20,7 +22,19 @@ impl Drain {
         Self {
             begun: AtomicBool::new(false),
             channel: watch::Sender::new(false),
+            within: OnceLock::new(),
         }
+    }
+
+    /// Begins it, with no more time than `within` for what is under way.
+    pub(crate) fn begin_within(&self, within: Duration) {
+        self.within.get_or_init(|| within);
+        self.begin();
+    }
+
+    /// The time for what is under way: `most`, unless it was begun with less.
+    pub(crate) fn time(&self, most: Duration) -> Duration {
+        self.within.get().map_or(most, |within| most.min(*within))
     }
 
     /// Begins it. Again is the same as once.

@@ -54,6 +54,8 @@ pub(crate) async fn follow(files: Arc<dyn Followed>, config: WatchConfig, wake: 
         // what happens from here on wakes us again.
         let watches = watch(&*files, &wake, &mut is_blind);
         known = look(&files, known, config.quiet).await;
+        // However much happens beside the files: no more than one look a quiet time.
+        sleep(config.quiet).await;
         let period = config.poll_interval.max(Duration::from_millis(10));
         tokio::select! {
             () = wake.notified() => {}
@@ -102,4 +104,64 @@ async fn look(files: &Arc<dyn Followed>, known: u64, quiet: Duration) -> u64 {
 async fn read_once(files: &Arc<dyn Followed>) -> FilesRead {
     let files = Arc::clone(files);
     blocking(move || files.read()).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// A file beside which something happens each time it is read, such as a log that is written.
+    #[derive(Debug)]
+    struct Crowded {
+        wake: Arc<Notify>,
+        /// The looks to come.
+        left: AtomicU32,
+        done: Notify,
+    }
+
+    impl Followed for Crowded {
+        fn name(&self) -> String {
+            "a file".to_owned()
+        }
+
+        fn paths(&self) -> Vec<PathBuf> {
+            Vec::new()
+        }
+
+        fn known(&self) -> u64 {
+            7
+        }
+
+        fn read(self: Arc<Self>) -> FilesRead {
+            match self.left.fetch_sub(1, Ordering::Relaxed) {
+                1 => self.done.notify_one(),
+                _ => self.wake.notify_one(),
+            }
+            FilesRead {
+                fingerprint: 7,
+                take: Box::new(|| {}),
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn there_is_no_more_than_one_look_a_quiet_time() {
+        let wake = Arc::new(Notify::new());
+        let files = Arc::new(Crowded {
+            wake: Arc::clone(&wake),
+            left: AtomicU32::new(10),
+            done: Notify::new(),
+        });
+        let config = WatchConfig::default();
+        let begun = Instant::now();
+        tokio::select! {
+            () = follow(Arc::clone(&files) as Arc<dyn Followed>, config, wake) => {}
+            () = files.done.notified() => {}
+        }
+        assert!(begun.elapsed() >= config.quiet * 9, "{:?}", begun.elapsed());
+    }
 }

@@ -152,6 +152,17 @@ pub(crate) async fn send_counts(app: Arc<App>) {
     app.maintenance.statsd.keep(begin, || {}).await;
 }
 
+/// Sends the counts since the last sending, once no request is decided and no other task counts any more.
+pub(crate) async fn send_last_counts(app: &App) {
+    let Some(statsd) = &app.statsd else {
+        return;
+    };
+    let snapshot = app.limiter.snapshot();
+    let answers = app.last_counts.end_second(&rule_counts::walk(&snapshot));
+    statsd.add(snapshot.rules(), &answers);
+    statsd::send_last(statsd, counts_of_node(app)).await;
+}
+
 /// Does the gateway's own work.
 pub(crate) async fn gateway<F: GatewayService>(app: Arc<App>, gateway: Arc<F>) {
     let begin = || gateway.maintenance();

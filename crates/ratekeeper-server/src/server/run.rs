@@ -1,6 +1,7 @@
 //! Serving until the shutdown, and draining.
 
 use std::future::Future;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -98,10 +99,10 @@ impl Server {
             settle(&*gateway, patience.saturating_sub(begun.elapsed())).await;
         }
         post_last(&app, bounds.drain_timeout.saturating_sub(begun.elapsed())).await;
-        last.begin();
+        last.begin_within(time_of_operators(bounds.drain_timeout, begun.elapsed()));
         let cut = cut + total(watching).await;
         tasks.shutdown().await;
-        fleet::leave(&app).await;
+        tokio::join!(maintenance::send_last_counts(&app), fleet::leave(&app));
         Drained { cut }
     }
 }
@@ -190,6 +191,18 @@ pub const OPERATORS_MAX: usize = 32;
 /// until that is in force here.
 const OPERATORS_TIME: Duration = Duration::from_secs(43);
 
+/// The most and the least time that requests of operators get to finish once all others have. Whoever stops the node waits
+/// for both, and kills what has not ended by then.
+const OPERATORS_LAST: RangeInclusive<Duration> =
+    Duration::from_millis(500)..=Duration::from_secs(5);
+
+/// The time for requests of operators in a drain that has lasted `elapsed`: what is left of the drain timeout, within
+/// bounds.
+fn time_of_operators(drain_timeout: Duration, elapsed: Duration) -> Duration {
+    let left = drain_timeout.saturating_sub(elapsed);
+    left.clamp(*OPERATORS_LAST.start(), *OPERATORS_LAST.end())
+}
+
 /// Serves operators on the calling task's runtime, so that they get answers however busy the
 /// workers are.
 fn serve_operators(
@@ -262,4 +275,25 @@ async fn total(mut tasks: JoinSet<usize>) -> usize {
         }
     }
     total
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operators_get_what_the_drain_leaves_them() {
+        let ms = Duration::from_millis;
+        for (elapsed, time) in [
+            (0, 5_000),
+            (15_000, 5_000),
+            (17_000, 3_000),
+            (19_600, 500),
+            (20_000, 500),
+            (90_000, 500),
+        ] {
+            let given = time_of_operators(ms(20_000), ms(elapsed));
+            assert_eq!(given, ms(time), "after {elapsed} ms");
+        }
+    }
 }

@@ -329,3 +329,31 @@ async fn other_pages_and_forms_are_refused() {
     assert_eq!(running.send(to, "GET", "/rlconfig", &evil, "").await.0, 403);
     running.stop().await;
 }
+
+/// Whom a rule would deny is what its shadow mode is for.
+#[tokio::test]
+async fn decisions_by_value_add_up_to_all_decisions() {
+    let rules = "domain: d
+descriptors:
+- key: user
+  shadow_mode: true
+  detailed_metric: true
+  rate_limit: { unit: year, requests_per_unit: 2, algorithm: fixed_window }
+";
+    let running = start(rules).await;
+    let mut client = running.grpc().await;
+    for _ in 0..5 {
+        let ask = request("d", &[("user", "ada")]);
+        client.should_rate_limit(ask).await.unwrap();
+    }
+    for (decision, count) in [("allow", 2.0), ("deny", 0.0), ("shadow_deny", 3.0)] {
+        let rule = r#"domain="d",rule="d.user""#;
+        let all = format!("ratelimit_decisions_total{{{rule},decision=\"{decision}\"}}");
+        let of_value = format!(
+            "ratelimit_value_decisions_total{{{rule},value=\"user_ada\",decision=\"{decision}\"}}"
+        );
+        assert_eq!(running.metric(&all).await, count, "{all}");
+        assert_eq!(running.metric(&of_value).await, count, "{of_value}");
+    }
+    running.stop().await;
+}

@@ -1,5 +1,6 @@
 //! A shutdown in the middle of everything.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -167,21 +168,42 @@ async fn the_drain_ends() {
         config.bounds.request_timeout = Duration::from_secs(3_600);
     })
     .await;
-    let mut slow = TcpStream::connect(running.addresses.http).await.unwrap();
-    slow.write_all(
-        b"POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\nexpect: 100-continue\r\n\r\n",
-    )
-    .await
-    .unwrap();
-    // The server has begun to read the body: it asks for it.
+    let slow = slow_post(running.addresses.http, "/v1/check").await;
+    let (server, _dir) = running.begin_shutdown();
+    assert_eq!(timeout(PATIENCE, server).await.unwrap().unwrap().cut, 1);
+    drop(slow);
+}
+
+/// A request whose body the server has begun to read, and does not get.
+async fn slow_post(to: SocketAddr, path: &str) -> TcpStream {
+    let mut slow = TcpStream::connect(to).await.unwrap();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: {to}\r\ncontent-type: application/json\r\ncontent-length: 9\r\nexpect: 100-continue\r\n\r\n"
+    );
+    slow.write_all(head.as_bytes()).await.unwrap();
+    // It asks for the body.
     let mut asked = [0; 12];
     timeout(PATIENCE, slow.read_exact(&mut asked))
         .await
         .unwrap()
         .unwrap();
     assert_eq!(&asked, b"HTTP/1.1 100");
+    slow
+}
+
+/// The admin listener stops last, and its clients get less time than those of checks: both together end before whoever
+/// stops the node loses patience.
+#[tokio::test]
+async fn an_operator_does_not_hold_up_the_end() {
+    let running = start_with(RULES, |config| {
+        config.bounds.drain_timeout = Duration::from_secs(3_600);
+        config.bounds.request_timeout = Duration::from_secs(3_600);
+    })
+    .await;
+    let slow = slow_post(running.addresses.admin, "/admin/v1/explain").await;
     let (server, _dir) = running.begin_shutdown();
     assert_eq!(timeout(PATIENCE, server).await.unwrap().unwrap().cut, 1);
+    drop(slow);
 }
 
 /// Before anything closes, health checks are told: those that reconnect as well. What is

@@ -105,7 +105,7 @@ pub(super) fn gateway<E: Enforcer>(
         .refusal_lines_max(*values.denial_log)
         .switch(Switch::new(*values.limits));
     let followed = settings::file_in_use(flags, &Environment::of_process(), home)
-        .map(|path| Arc::new(RoutesFile::new(path, flags.clone(), home.clone(), files)));
+        .map(|path| Arc::new(RoutesFile::new(path, flags, home, files, settings)));
     let config = GatewayConfig {
         routes: within(files, settings.routes.clone()),
         forwarding: auth.forwarding.clone(),
@@ -171,39 +171,56 @@ struct Named {
     files: Vec<PathBuf>,
 }
 
+impl Named {
+    fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.by.hash(&mut hasher);
+        for file in &self.files {
+            of_file(file).hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+}
+
+/// The files of authorities that upstreams name.
+fn authorities(settings: &Settings) -> Vec<PathBuf> {
+    let upstreams = settings.routes.upstreams.values();
+    upstreams
+        .filter_map(|upstream| upstream.ca.clone())
+        .collect()
+}
+
 impl RoutesFile {
-    fn new(path: PathBuf, flags: Flags, home: Home, files: Files) -> Self {
-        let mut file = Self {
-            path,
-            flags,
-            home,
-            files,
-            first: 0,
-            routes: OnceLock::new(),
-            named: Mutex::default(),
+    /// The file that `settings` were read from. It may have changed since, which is for the first look to find.
+    fn new(path: PathBuf, flags: &Flags, home: &Home, files: Files, settings: &Settings) -> Self {
+        let named = Named {
+            // Without a reading nothing is known of the file, and the first look takes it.
+            by: settings.file_read.unwrap_or_default(),
+            files: authorities(settings),
         };
-        file.first = file.fingerprint();
-        file
+        Self {
+            path,
+            flags: flags.clone(),
+            home: home.clone(),
+            files,
+            first: named.fingerprint(),
+            routes: OnceLock::new(),
+            named: Mutex::new(named),
+        }
     }
 
     /// Of what all files say.
     fn fingerprint(&self) -> u64 {
-        let by = fingerprint(&self.path);
+        let by = of_file(&self.path);
         let mut named = self.named.lock();
         if named.by != by {
             // What makes no sense names nothing else.
             if let Ok((_, settings)) = self.settings() {
-                let upstreams = settings.routes.upstreams.into_values();
-                named.files = upstreams.filter_map(|upstream| upstream.ca).collect();
+                named.files = authorities(&settings);
             }
             named.by = by;
         }
-        let mut hasher = DefaultHasher::new();
-        by.hash(&mut hasher);
-        for file in &named.files {
-            fingerprint(file).hash(&mut hasher);
-        }
-        hasher.finish()
+        named.fingerprint()
     }
 
     fn settings(&self) -> std::result::Result<(Layers, Settings), Problems> {
@@ -250,11 +267,9 @@ impl Followed for RoutesFile {
 }
 
 /// Of what one file says, or why it cannot be read.
-fn fingerprint(path: &Path) -> u64 {
-    let mut hasher = DefaultHasher::new();
+fn of_file(path: &Path) -> u64 {
     match std::fs::read(path) {
-        Ok(bytes) => bytes.hash(&mut hasher),
-        Err(error) => error.to_string().hash(&mut hasher),
+        Ok(bytes) => settings::fingerprint(&bytes),
+        Err(error) => settings::fingerprint(error.to_string().as_bytes()),
     }
-    hasher.finish()
 }

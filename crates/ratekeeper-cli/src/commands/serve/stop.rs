@@ -1,9 +1,24 @@
-//! Signals to stop: the first SIGTERM or SIGINT stops gracefully, another one faster.
+//! Signals to stop: the first SIGTERM or SIGINT stops gracefully, another one faster. SIGHUP never does.
 
 use anyhow::{Context, Result};
 use std::future::Future;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+
+/// Keeps SIGHUP from ending the process, which is its default, from now on; must be called in a runtime. The server
+/// looks at all files as it begins to run, and listens to the signal itself from then on: one that comes before asks for
+/// nothing more.
+///
+/// # Errors
+/// The system does not let us listen to signals.
+pub(crate) fn survive_hangups() -> Result<()> {
+    // What is installed for the first listener stays, also without any.
+    listen(SignalKind::hangup()).map(drop)
+}
+
+fn listen(kind: SignalKind) -> Result<Signal> {
+    signal(kind).context("signals cannot be listened to")
+}
 
 /// The number of times we have been asked to stop.
 pub(crate) struct Signals(watch::Receiver<u8>);
@@ -14,7 +29,6 @@ impl Signals {
     /// # Errors
     /// The system does not let us listen to signals.
     pub(crate) fn listen() -> Result<Signals> {
-        let listen = |kind| signal(kind).context("signals cannot be listened to");
         let (mut term, mut int) = (
             listen(SignalKind::terminate())?,
             listen(SignalKind::interrupt())?,

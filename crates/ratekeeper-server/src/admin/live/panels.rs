@@ -88,14 +88,14 @@ pub(super) fn lease_nodes(app: &App) -> u64 {
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]
 pub(super) fn plans(walked: &[CountedRule<'_>]) -> Vec<PlanUse> {
     let mut plans: BTreeMap<(&str, &str), PlanUse> = BTreeMap::new();
-    let on_plans = walked.iter().filter(|it| !it.listed.stats.plan.is_empty());
+    let on_plans = walked.iter().filter(|it| !it.listed.plan.is_empty());
     for CountedRule { listed, counts } in on_plans {
         let stats = listed.stats;
         let of_plan = plans
-            .entry((&*stats.domain, &*stats.plan))
+            .entry((&*stats.domain, listed.plan))
             .or_insert_with(|| PlanUse {
                 domain: (*stats.domain).into(),
-                plan: stats.plan.clone(),
+                plan: listed.plan.into(),
                 ..PlanUse::default()
             });
         let counted: u64 = counts.remaining.iter().sum();

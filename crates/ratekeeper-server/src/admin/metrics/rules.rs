@@ -35,7 +35,7 @@ pub(super) fn rows(walked: &[CountedRule<'_>]) -> Vec<RuleRow> {
         switch: listed.switch,
         domain: (*listed.stats.domain).into(),
         rule: (*listed.stats.rule).into(),
-        plan: listed.stats.plan.clone(),
+        plan: listed.plan.into(),
         failure_mode: listed.rule.on_store_failure,
         counts: *counts,
         max_debt: listed.rule.limited().and_then(Limit::max_debt),
@@ -48,11 +48,7 @@ pub(super) fn rows(walked: &[CountedRule<'_>]) -> Vec<RuleRow> {
 pub(super) fn encode(rules: &[RuleRow], families: &mut Families<'_>) -> fmt::Result {
     let decisions = rules.iter().flat_map(|row| {
         let [domain, rule] = row.labels();
-        let counts = [
-            ("allow", row.counts.allowed),
-            ("deny", row.counts.denied),
-            ("shadow_deny", row.counts.shadow_denied),
-        ];
+        let counts = by_decision(&row.counts);
         counts.map(|(decision, count)| ([domain, rule, ("decision", decision)], count))
     });
     let help = "Decisions by rule: allow, deny, or shadow_deny for a denial that was not enforced";
@@ -69,8 +65,7 @@ pub(super) fn encode(rules: &[RuleRow], families: &mut Families<'_>) -> fmt::Res
     let details = rules.iter().flat_map(|row| {
         row.details.iter().flat_map(|(value, counts)| {
             let [domain, rule] = row.labels();
-            let counts = [("allow", counts.allowed), ("deny", counts.denied)];
-            counts.map(|(decision, count)| {
+            by_decision(counts).map(|(decision, count)| {
                 let labels = [domain, rule, ("value", &**value), ("decision", decision)];
                 (labels, count)
             })
@@ -91,4 +86,12 @@ pub(super) fn encode(rules: &[RuleRow], families: &mut Families<'_>) -> fmt::Res
     });
     let help = "Share of the limit that remained after each decision";
     families.histograms("ratelimit_remaining", help, remaining)
+}
+
+fn by_decision(counts: &RuleCounts) -> [(&'static str, u64); 3] {
+    [
+        ("allow", counts.allowed),
+        ("deny", counts.denied),
+        ("shadow_deny", counts.shadow_denied),
+    ]
 }
