@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode, Version};
 use hyper::body::Body as _;
 use ratekeeper_server::Peer;
-use ratekeeper_tower::{BodyForm, Ending, Hold, Passage, Shed, ShedContext};
+use ratekeeper_tower::{BodyForm, Ending, Hold, LoadSign, Passage, Shed, ShedContext};
 use ratekeeper_trace::RequestSpan;
 use tower::Service;
 
@@ -140,7 +140,7 @@ impl Proxy {
             Ok(passage) => passage,
             Err(shed) => return Ok(shed.map(ProxyBody::text)),
         };
-        let gives_samples = !is_stream(request.headers());
+        let is_stream = is_stream(request.headers());
         let body_bytes_max = self.shared.body_bytes_max;
         if request.body().size_hint().lower() > body_bytes_max {
             return Err(Fault::TooLarge(body_bytes_max));
@@ -193,9 +193,13 @@ impl Proxy {
             let status = outcome.as_ref().ok().map(|(answer, _)| answer.status());
             span.upstream(&upstream.name, exchange.begun, status);
         }
-        let gives_samples = gives_samples && exchange.connection_use == ConnectionUse::Requests;
+        let sign = match exchange.connection_use {
+            ConnectionUse::Upgrade => None,
+            ConnectionUse::Requests if is_stream => ending(&outcome).map(LoadSign::Untimed),
+            ConnectionUse::Requests => ending(&outcome).map(LoadSign::RoundTrip),
+        };
         let at = outcome.is_ok().then(Instant::now);
-        slot.answered(ending(&outcome).filter(|_| gives_samples), at);
+        slot.answered(sign, at);
         if let Some(at) = at {
             let took = at.saturating_duration_since(exchange.begun);
             upstream.counts.record_latency(took);
@@ -299,10 +303,7 @@ fn no_slot(
 /// The end of a round trip, if it tells anything about the upstream's load.
 fn ending(outcome: &Result<Answered, Fault>) -> Option<Ending> {
     match outcome {
-        Ok((answer, _)) => match answer.status() {
-            StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => Some(Ending::Dropped),
-            _ => Some(Ending::Answered),
-        },
+        Ok((answer, _)) => Some(LoadSign::ending(answer.status(), answer.headers())),
         Err(fault) => fault.is_of_upstream().then_some(Ending::Dropped),
     }
 }

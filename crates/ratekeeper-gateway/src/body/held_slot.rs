@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ratekeeper_tower::{Ending, Hold, InFlight, Passage};
+use ratekeeper_tower::{Hold, InFlight, LoadSign, Passage};
 use tokio::time::sleep;
 
 use super::progress::Progress;
@@ -110,11 +110,11 @@ impl HeldSlot {
         }
     }
 
-    /// Records that the answer began at that time, or that there is none; the ending is for the shedders.
-    pub(crate) fn answered(&mut self, ending: Option<Ending>, at: Option<Instant>) {
+    /// Records that the answer began at that time, or that there is none; the sign is for the shedders.
+    pub(crate) fn answered(&mut self, sign: Option<LoadSign>, at: Option<Instant>) {
         let Some(held) = &mut self.0 else { return };
         held.load = held.load.take().map(|load| match load {
-            Load::Asked(passage) => Load::Answered(passage.answered(ending)),
+            Load::Asked(passage) => Load::Answered(passage.answered(sign)),
             answered @ Load::Answered(_) => answered,
         });
         if let Some(at) = at {

@@ -96,7 +96,11 @@ pub struct Site {
     processors: Option<Processors>,
 }
 
-const UNBOUNDED: AdaptiveBounds = AdaptiveBounds { min: 1, max: 1_000 };
+/// The bounds without an adaptive shedder: then the limit only tells workers what the service can take.
+const UNBOUNDED: AdaptiveBounds = AdaptiveBounds {
+    min: 1,
+    max: 1_000_000,
+};
 
 impl Default for Site {
     fn default() -> Self {
