@@ -178,7 +178,13 @@ impl<E: Enforcer + fmt::Debug> GatewayService for Gateway<E> {
 
     fn maintenance(&self) -> impl Future<Output = ()> + Send + 'static {
         let (checks, reports) = (Arc::clone(&self.shared), Arc::clone(&self.shared));
-        async { _ = tokio::join!(health::check(checks), fleet::share(reports)) }
+        // Neither ends by itself: if one does, the server begins both again.
+        async {
+            tokio::select! {
+                () = health::check(checks) => {}
+                () = fleet::share(reports) => {}
+            }
+        }
     }
 
     fn settle(&self, patience: Duration) -> impl Future<Output = usize> + Send {
