@@ -128,6 +128,28 @@ impl Drop for ForwardFuture {
     }
 }
 
+/// The upstream's part of a request that is traced. It is recorded when this is dropped, also with a client that goes
+/// away: the upstream was told of it, and its own spans name it as their parent.
+struct UpstreamSpan<'a> {
+    span: Arc<RequestSpan>,
+    upstream: &'a Upstream,
+    begun: Instant,
+    slot: &'a HeldSlot,
+    /// The status of its answer; None while there is none.
+    status: Option<StatusCode>,
+    /// True once there is an answer, or will be none.
+    is_over: bool,
+}
+
+impl Drop for UpstreamSpan<'_> {
+    fn drop(&mut self) {
+        if self.is_over || self.slot.is_sent() {
+            let Self { span, upstream, .. } = self;
+            span.upstream(&upstream.name, self.begun, self.status);
+        }
+    }
+}
+
 impl Proxy {
     async fn forward(
         &self,
@@ -188,11 +210,22 @@ impl Proxy {
         let held = SlotAndPermits::new(slot, hold);
         let slot = HeldSlot::new(route, held, since, exchange.progress.as_ref());
         let mut slot = slot.with(passage, is_sent);
-        let outcome = exchange.run(request, &slot).await;
-        if let Some(span) = span {
-            let status = outcome.as_ref().ok().map(|(answer, _)| answer.status());
-            span.upstream(&upstream.name, exchange.begun, status);
-        }
+        let outcome = {
+            let mut traced = span.map(|span| UpstreamSpan {
+                span,
+                upstream: &upstream,
+                begun: exchange.begun,
+                slot: &slot,
+                status: None,
+                is_over: false,
+            });
+            let outcome = exchange.run(request, &slot).await;
+            if let Some(traced) = &mut traced {
+                traced.status = outcome.as_ref().ok().map(|(answer, _)| answer.status());
+                traced.is_over = true;
+            }
+            outcome
+        };
         let sign = match exchange.connection_use {
             ConnectionUse::Upgrade => None,
             ConnectionUse::Requests if is_stream => ending(&outcome).map(LoadSign::Untimed),

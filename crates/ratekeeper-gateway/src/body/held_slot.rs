@@ -110,6 +110,12 @@ impl HeldSlot {
         }
     }
 
+    /// Returns true if the request is being sent, or was.
+    pub(crate) fn is_sent(&self) -> bool {
+        let held = self.0.as_ref();
+        held.is_some_and(|held| held.is_sent.load(Ordering::Relaxed))
+    }
+
     /// Records that the answer began at that time, or that there is none; the sign is for the shedders.
     pub(crate) fn answered(&mut self, sign: Option<LoadSign>, at: Option<Instant>) {
         let Some(held) = &mut self.0 else { return };
