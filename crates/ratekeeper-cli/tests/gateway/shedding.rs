@@ -160,6 +160,20 @@ fn a_reload_switches_shedding() {
     busy.finish();
 }
 
+/// Without a single request: the rules that requests bring along are not the ones in force any more, or not yet.
+#[test]
+fn rules_without_requests_are_followed_too() {
+    let upstream = Upstream::start(|_| ok(""));
+    let shed = "shed: { priorities: [batch, read, write, critical], workers: {} }\n";
+    let rules = format!("{LIMITS}{shed}");
+    let gateway = Gateway::start_with(&rules, "", &["--upstream", &upstream.url()]);
+    let batch = "ratelimit_shed_in_flight{class=\"batch\"}";
+    gateway.tells("/metrics", batch);
+    let file = gateway.folder().join("rules.yaml");
+    std::fs::write(&file, LIMITS).expect("a file can be written");
+    gateway.no_longer_tells("/metrics", batch);
+}
+
 /// A healthy upstream gets only calls that may stream, of twice as many clients as the limit begins with.
 #[test]
 fn an_upstream_of_streams_is_not_shed_while_it_is_healthy() {
