@@ -140,8 +140,9 @@ fn a_pause_makes_demand_fade_as_requests_do() {
             .share
     };
     for _ in 0..30 {
-        (0..100).for_each(|_| drop(judge(7, now)));
-        (0..10).for_each(|tenant| drop(judge(100 + tenant, now)));
+        for tenant in (0..100).map(|_| 7).chain(100..110) {
+            judge(tenant, now);
+        }
         shedder.on_sample(now, TERMS, 0.5);
         now = now.after(TICK);
     }
