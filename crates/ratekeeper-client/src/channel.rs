@@ -58,17 +58,16 @@ fn endpoint(address: &str, config: &Config) -> Result<ServiceEndpoint, ConfigErr
     if !schemes.iter().any(|scheme| address.starts_with(scheme)) {
         return Err(wrong());
     }
-    let uri: Uri = address.parse().map_err(|_| wrong())?;
-    let is_encrypted = address.starts_with("https://");
-    let encrypted = is_encrypted
-        .then(|| destination(&uri, config))
-        .transpose()?;
-    let endpoint = match uri.authority().filter(|_| is_encrypted) {
-        // Tonic would insist on TLS settings of its own for an https address, so only requests name that one.
-        Some(place) => {
-            Endpoint::from_shared(format!("http://{place}")).map(|it| it.origin(uri.clone()))
+    let (endpoint, encrypted) = match address.starts_with("https://") {
+        false => (Endpoint::from_shared(address.to_owned()), None),
+        true => {
+            let uri: Uri = address.parse().map_err(|_| wrong())?;
+            let place = uri.authority().ok_or_else(wrong)?;
+            let destination = destination(&uri, config)?;
+            // Tonic would insist on TLS settings of its own for an https address, so only requests name that one.
+            let endpoint = Endpoint::from_shared(format!("http://{place}"));
+            (endpoint.map(|it| it.origin(uri)), Some(destination))
         }
-        None => Endpoint::from_shared(address.to_owned()),
     };
     let endpoint = endpoint
         .map_err(|_| wrong())?
