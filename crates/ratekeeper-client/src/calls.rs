@@ -8,10 +8,10 @@ use prost::Message;
 use ratekeeper_proto::MESSAGE_BYTES_MAX;
 use ratekeeper_proto::ratekeeper::v1::rate_limiter_service_client::RateLimiterServiceClient;
 use tokio::time::{Instant, timeout_at};
-use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Channel;
-use tonic::{Request, Response, Status};
+use tonic::{Code, Request, Response, Status};
 
+use crate::authorization::Authorization;
 use crate::budget::Budget;
 use crate::error::{may_pass_later, was_not_carried_out};
 use crate::pool::Pool;
@@ -36,7 +36,7 @@ pub(crate) enum Repeat {
 #[derive(Debug)]
 pub(crate) struct Calls {
     pub(crate) pool: Pool,
-    authorization: Option<MetadataValue<Ascii>>,
+    authorization: Authorization,
     deadline: Duration,
     budget: Budget,
     pub(crate) throttle: Throttle,
@@ -47,7 +47,7 @@ pub(crate) struct Calls {
 impl Calls {
     pub(crate) fn new(
         pool: Pool,
-        authorization: Option<MetadataValue<Ascii>>,
+        authorization: Authorization,
         deadline: Duration,
         budget: Budget,
     ) -> Self {
@@ -121,14 +121,14 @@ impl Calls {
         // Relaxed: independent counts, here and below.
         self.made.fetch_add(1, Ordering::Relaxed);
         self.budget.earn();
+        let mut is_renewed = false;
         loop {
             let left = end.saturating_duration_since(Instant::now());
             let mut request = Request::new(message.clone());
             request.set_timeout(left);
-            if let Some(value) = &self.authorization {
-                request
-                    .metadata_mut()
-                    .insert("authorization", value.clone());
+            let header = self.authorization.header();
+            if let Some(value) = header.clone() {
+                request.metadata_mut().insert("authorization", value);
             }
             let in_flight = self.pool.begin();
             let answer = timeout_at(end, send(in_flight.stub(), request)).await;
@@ -141,6 +141,13 @@ impl Calls {
                 Ok(answer) => return Ok(answer.into_inner()),
                 Err(status) => status,
             };
+            // Refused before anything was decided. Once is enough: a renewed token that is unknown, too, stays so.
+            if status.code() == Code::Unauthenticated
+                && !std::mem::replace(&mut is_renewed, true)
+                && self.authorization.is_renewed(header.as_ref())
+            {
+                continue;
+            }
             let again = match repeat {
                 Repeat::Harmless => may_pass_later(&status),
                 Repeat::Charged => was_not_carried_out(&status),

@@ -1,10 +1,11 @@
 //! Endpoints of the services and the settings of connections to them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper_tls::server_verifier;
-use tonic::metadata::{Ascii, MetadataValue};
-use tonic::transport::{ClientTlsConfig, Endpoint, Identity};
+use hyper_util::rt::TokioIo;
+use ratekeeper_tls::Destination;
+use tonic::transport::{Channel, Endpoint, Uri};
 
 use crate::{Config, ConfigError};
 
@@ -15,8 +16,35 @@ const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout for connecting; calls give up by their own deadline.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// The protocol that gRPC servers expect to be asked for.
+const HTTP2: &[u8] = b"h2";
+
+/// A service to connect to.
+#[derive(Debug)]
+pub(crate) struct ServiceEndpoint {
+    endpoint: Endpoint,
+    /// None without encryption.
+    encrypted: Option<Arc<Destination>>,
+}
+
+impl ServiceEndpoint {
+    /// A channel that connects with its first call, and again after the connection is lost; each time with the TLS files
+    /// as they are by then.
+    pub(crate) fn connect_lazy(&self) -> Channel {
+        let Some(destination) = &self.encrypted else {
+            return self.endpoint.connect_lazy();
+        };
+        let destination = Arc::clone(destination);
+        let connector = tower::service_fn(move |_: Uri| {
+            let destination = Arc::clone(&destination);
+            async move { destination.connect().await.map(TokioIo::new) }
+        });
+        self.endpoint.connect_with_connector_lazy(connector)
+    }
+}
+
 /// The endpoint of each service, with its name.
-pub(crate) fn endpoints(config: &Config) -> Result<Vec<(String, Endpoint)>, ConfigError> {
+pub(crate) fn endpoints(config: &Config) -> Result<Vec<(String, ServiceEndpoint)>, ConfigError> {
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(ConfigError::NoRuntime);
     }
@@ -24,48 +52,44 @@ pub(crate) fn endpoints(config: &Config) -> Result<Vec<(String, Endpoint)>, Conf
     config.endpoints.iter().map(endpoint).collect()
 }
 
-fn endpoint(address: &str, config: &Config) -> Result<Endpoint, ConfigError> {
+fn endpoint(address: &str, config: &Config) -> Result<ServiceEndpoint, ConfigError> {
     let wrong = || ConfigError::Endpoint(address.to_owned());
     let schemes = ["http://", "https://", "unix:/"];
     if !schemes.iter().any(|scheme| address.starts_with(scheme)) {
         return Err(wrong());
     }
-    let endpoint = Endpoint::from_shared(address.to_owned()).map_err(|_| wrong())?;
+    let (endpoint, encrypted) = match address.starts_with("https://") {
+        false => (Endpoint::from_shared(address.to_owned()), None),
+        true => {
+            let uri: Uri = address.parse().map_err(|_| wrong())?;
+            let place = uri.authority().ok_or_else(wrong)?;
+            let destination = destination(&uri, config)?;
+            // Tonic would insist on TLS settings of its own for an https address, so only requests name that one.
+            let endpoint = Endpoint::from_shared(format!("http://{place}"));
+            (endpoint.map(|it| it.origin(uri)), Some(destination))
+        }
+    };
     let endpoint = endpoint
+        .map_err(|_| wrong())?
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
         .http2_keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT);
-    match address.starts_with("https://") {
-        true => encrypted(endpoint, config),
-        false => Ok(endpoint),
-    }
+    Ok(ServiceEndpoint {
+        endpoint,
+        encrypted: encrypted.map(Arc::new),
+    })
 }
 
-fn encrypted(endpoint: Endpoint, config: &Config) -> Result<Endpoint, ConfigError> {
-    let authorities = config.tls.authorities_pem.as_ref();
-    let authorities = authorities.ok_or(ConfigError::NoAuthorities)?;
-    let verifier = server_verifier(authorities).map_err(ConfigError::Authorities)?;
-    let mut tls = ClientTlsConfig::new();
-    if let Some(name) = &config.tls.server_name {
-        tls = tls.domain_name(name);
+/// The server at `uri`, with the TLS files read once, so that a bad one is an error now.
+fn destination(uri: &Uri, config: &Config) -> Result<Destination, ConfigError> {
+    let tls = &config.tls;
+    if tls.files.authorities.is_none() {
+        return Err(ConfigError::NoAuthorities);
     }
-    if let Some(own) = &config.tls.identity {
-        tls = tls.identity(Identity::from_pem(&own.certificate_pem, &own.key_pem));
-    }
-    endpoint
-        .tls_config_with_verifier(tls, verifier)
-        .map_err(ConfigError::Tls)
-}
-
-/// The header with the caller's token.
-pub(crate) fn authorization(config: &Config) -> Result<Option<MetadataValue<Ascii>>, ConfigError> {
-    let Some(token) = &config.token else {
-        return Ok(None);
-    };
-    let mut value: MetadataValue<Ascii> = format!("Bearer {token}")
-        .parse()
-        .map_err(|_| ConfigError::Token)?;
-    value.set_sensitive(true);
-    Ok(Some(value))
+    let server_name = tls.server_name.as_deref();
+    let destination = Destination::new(uri, server_name, &tls.files, HTTP2);
+    let destination = destination.ok_or_else(|| ConfigError::Endpoint(uri.to_string()))?;
+    destination.check_files().map_err(ConfigError::TlsFile)?;
+    Ok(destination)
 }

@@ -7,9 +7,10 @@ use std::time::Duration;
 use ratekeeper_proto::ratekeeper::v1;
 use tonic::{Code, Status};
 
+use crate::authorization::Authorization;
 use crate::budget::Budget;
 use crate::calls::{Calls, Repeat, Stub};
-use crate::channel::{authorization, endpoints};
+use crate::channel::endpoints;
 use crate::health::{ServiceHealth, Trouble};
 use crate::pool::Pool;
 use crate::question::limit_status;
@@ -45,7 +46,8 @@ pub struct Acquired {
 }
 
 impl Client {
-    /// Creates a client. It connects on first use, and again after a connection is lost.
+    /// Creates a client. It connects on first use, and again after a connection is lost. Reads the files that `config`
+    /// names, and blocks for that time.
     ///
     /// # Errors
     /// [`ConfigError`].
@@ -56,7 +58,7 @@ impl Client {
         let pool = Pool::new(endpoints(&config)?, config.connections);
         let calls = Calls::new(
             pool.ok_or(ConfigError::NoEndpoint)?,
-            authorization(&config)?,
+            Authorization::new(&config)?,
             config.deadline,
             Budget::new(config.retries),
         );

@@ -1,9 +1,10 @@
 //! The settings of a client.
 
-use std::fmt;
+use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use ratekeeper_tls::TlsFileCause;
+use ratekeeper_tls::{TlsFileError, TlsFiles};
 
 use crate::FallbackPolicy;
 
@@ -24,6 +25,9 @@ pub struct Config {
     /// checks if the service is reachable from other hosts and the client has no certificate. Never
     /// logged.
     pub token: Option<String>,
+    /// A file with that token, instead of it. Read again when the service does not know the token, at most once a
+    /// second; the call is repeated with the new one.
+    pub token_file: Option<PathBuf>,
     /// Deadline of a call, connecting and retries included: 20 ms by default.
     pub deadline: Duration,
     /// The limit on retries.
@@ -35,27 +39,11 @@ pub struct Config {
 /// Trust in the service, and the client's own certificate.
 #[derive(Clone, Debug, Default)]
 pub struct Tls {
-    /// PEM certificates of the trusted authorities. Required for `https://`.
-    pub authorities_pem: Option<String>,
+    /// The PEM files: the trusted authorities, required for `https://`, and the client certificate for services that require
+    /// one (mTLS). Each new connection uses renewed files; while they are unusable, the last good ones.
+    pub files: TlsFiles,
     /// The name that the service's certificate must have, if it is not the endpoint's host.
     pub server_name: Option<String>,
-    /// The client certificate, for services that require one (mTLS).
-    pub identity: Option<ClientCertificate>,
-}
-
-/// A certificate and its key.
-#[derive(Clone)]
-pub struct ClientCertificate {
-    /// The certificate and its chain up to the authority, as PEM.
-    pub certificate_pem: String,
-    /// Its private key, as PEM.
-    pub key_pem: String,
-}
-
-impl fmt::Debug for ClientCertificate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ClientCertificate(secret)")
-    }
 }
 
 /// A limit on retries. Without one, retries keep an overloaded service overloaded.
@@ -87,6 +75,7 @@ impl Config {
             connections: 2,
             tls: Tls::default(),
             token: None,
+            token_file: None,
             deadline: Duration::from_millis(20),
             retries: RetryBudget::default(),
             fallback: FallbackPolicy::Allow,
@@ -106,15 +95,15 @@ pub enum ConfigError {
     /// There is no endpoint.
     #[error("endpoints: there is no service to ask")]
     NoEndpoint,
-    /// The certificates are not PEM, or do not fit together.
-    #[error("tls: the certificates cannot be used")]
-    Tls(#[source] tonic::transport::Error),
-    /// The certificates of the authorities cannot be used.
-    #[error("tls.authorities_pem: {0}")]
-    Authorities(#[source] TlsFileCause),
+    /// A TLS file cannot be used, or the files do not fit together.
+    #[error("tls.files: {0}")]
+    TlsFile(#[source] TlsFileError),
     /// `https://` without trusted authorities.
-    #[error("tls.authorities_pem: https needs the authorities' certificates")]
+    #[error("tls.files: https needs the authorities' certificates")]
     NoAuthorities,
+    /// The token file cannot be read, or has no token.
+    #[error("token_file: cannot read {path}: {error}", path = .0.display(), error = .1)]
+    TokenFile(PathBuf, #[source] io::Error),
     /// The token has characters that a header cannot have.
     #[error("token: only visible ASCII characters can be sent")]
     Token,

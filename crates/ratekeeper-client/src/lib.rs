@@ -51,6 +51,7 @@
 //! # }
 //! ```
 
+mod authorization;
 mod budget;
 mod calls;
 mod channel;
@@ -68,11 +69,12 @@ mod throttle;
 mod unsettled;
 
 pub use client::{Acquired, Client};
-pub use config::{ClientCertificate, Config, ConfigError, RetryBudget, Tls};
+pub use config::{Config, ConfigError, RetryBudget, Tls};
 pub use enforcer::{ServiceAdmission, ServiceEnforcer};
 pub use error::Error;
 pub use fallback::{FallbackPolicy, LocalLimiter};
 pub use health::Trouble;
 pub use permit::Permit;
 pub use question::{CheckAnswer, CheckRequest, Peek};
+pub use ratekeeper_tls::{TlsFiles, TlsIdentity};
 pub use results::{ClientCounts, Refund, Reservation, Reserved, Settled, ToReserve};

@@ -12,7 +12,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::{self, Handle};
 use tokio::time::{Instant, sleep, timeout};
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Code, Status};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -20,6 +20,7 @@ use tonic_health::pb::health_client::HealthClient;
 use tracing::{info, warn};
 
 use crate::calls::Stub;
+use crate::channel::ServiceEndpoint;
 use crate::error::was_not_carried_out;
 
 /// The most runtimes that have connections of their own; any further ones share.
@@ -46,7 +47,7 @@ pub(crate) struct Pool {
 #[derive(Debug)]
 struct Target {
     name: String,
-    endpoint: Endpoint,
+    endpoint: ServiceEndpoint,
     /// Connections for each runtime.
     connections: usize,
     sets: RwLock<Vec<(runtime::Id, Arc<[PooledConnection]>)>>,
@@ -82,7 +83,10 @@ pub(crate) struct InFlight<'a> {
 // Relaxed everywhere: independent counts and hints.
 impl Pool {
     /// A pool for `endpoints`, each with its name; None if there are none.
-    pub(crate) fn new(endpoints: Vec<(String, Endpoint)>, connections: usize) -> Option<Self> {
+    pub(crate) fn new(
+        endpoints: Vec<(String, ServiceEndpoint)>,
+        connections: usize,
+    ) -> Option<Self> {
         let target = |(name, endpoint)| {
             Arc::new(Target {
                 name,

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ratekeeper_tower::Shedder;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
 
@@ -27,20 +28,19 @@ pub type FleetAnswer<'a> = Pin<Box<dyn Future<Output = Result<u32, FleetUnknown>
 /// The reason why the usage of the other gateways is not known.
 pub type FleetUnknown = Box<dyn Error + Send + Sync>;
 
-/// Reports as long as the server runs, while the rules in force have a fleet-usage shedder.
-pub(crate) async fn share(shared: Arc<Shared>) {
-    let Some(board) = &shared.fleet else {
-        return std::future::pending().await;
-    };
+/// Reports as long as the server runs, while the rules in force have a fleet-usage shedder. `follow` tells the shedders those
+/// rules, as requests do only while there are some.
+pub(crate) async fn share(shared: Arc<Shared>, follow: impl Fn(&Shedder) + Send + 'static) {
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut is_known = true;
     loop {
         ticks.tick().await;
         let shedder = &shared.shedder;
-        if !shedder.uses_fleet() {
+        follow(shedder);
+        let Some(board) = shared.fleet.as_ref().filter(|_| shedder.uses_fleet()) else {
             continue;
-        }
+        };
         let report = board.report(shedder.fleet_usage().own).await;
         shedder.on_fleet_report(report.as_ref().ok().copied());
         match (&report, is_known) {

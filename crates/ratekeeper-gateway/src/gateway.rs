@@ -14,7 +14,7 @@ use ratekeeper_server::{
     ClassShedding, DenialLog, Families, Followed, GatewayService, Monitored, Patience, Peer,
     Shedding, UpstreamShedding, by,
 };
-use ratekeeper_tower::{ClassCount, Enforcer, RateLimit, RulesLayer, SpentFrom, UsageTotals};
+use ratekeeper_tower::{Enforcer, RateLimit, RulesLayer, Shedder, SpentFrom, UsageTotals};
 use ratekeeper_trace::{RequestSpan, TracedCall, Tracer};
 use tokio::sync::Notify;
 use tower::Layer;
@@ -178,7 +178,15 @@ impl<E: Enforcer + fmt::Debug> GatewayService for Gateway<E> {
 
     fn maintenance(&self) -> impl Future<Output = ()> + Send + 'static {
         let (checks, reports) = (Arc::clone(&self.shared), Arc::clone(&self.shared));
-        async { _ = tokio::join!(health::check(checks), fleet::share(reports)) }
+        let layer = self.layer.clone();
+        let follow = move |shedder: &Shedder| layer.tell_shed_rules(shedder);
+        // Neither ends by itself: if one does, the server begins both again.
+        async {
+            tokio::select! {
+                () = health::check(checks) => {}
+                () = fleet::share(reports, follow) => {}
+            }
+        }
     }
 
     fn settle(&self, patience: Duration) -> impl Future<Output = usize> + Send {
@@ -212,7 +220,7 @@ impl<E: Enforcer + fmt::Debug> Monitored for Gateway<E> {
         metrics::encode(all, families)?;
         let sites = counts.iter().map(|(name, counts)| (&**name, &*counts.site));
         let shedder = &self.shared.shedder;
-        shed_metrics::encode(&shedder.counts(), shedder.fleet_usage(), sites, families)?;
+        shed_metrics::encode(shedder, sites, families)?;
         self.encode_health(families)?;
         let counts = self.layer.counts();
         let held = [
@@ -237,11 +245,10 @@ impl<E: Enforcer + fmt::Debug> Monitored for Gateway<E> {
     fn shedding(&self) -> Option<Shedding> {
         let shedder = &self.shared.shedder;
         let fleet = shedder.fleet_usage();
-        let count = ClassCount::new(shedder.counts().rules.priorities.len());
         let routes = self.shared.routes.load();
         let upstreams = routes.upstreams().iter().map(|upstream| {
             let site = &upstream.counts.site;
-            let state = site.state();
+            let state = site.state(shedder);
             UpstreamShedding {
                 name: upstream.name.to_string(),
                 limit: state.limit,
@@ -249,7 +256,7 @@ impl<E: Enforcer + fmt::Debug> Monitored for Gateway<E> {
                 utilisation: state.utilisation,
                 share_shed: state.share_shed,
                 classes: site
-                    .classes(count)
+                    .classes(shedder)
                     .map(|class| ClassShedding {
                         part_shed: class.part_shed,
                         limit: class.limit,

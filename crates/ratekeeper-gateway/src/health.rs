@@ -5,9 +5,10 @@ use std::sync::Arc;
 use http::header::{HOST, HeaderValue, USER_AGENT};
 use http::uri::Uri;
 use http::{Request, StatusCode};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::body::RequestBody;
 use crate::connect::{ConnectError, ConnectionUse, open};
@@ -16,7 +17,7 @@ use crate::head;
 use crate::shared::Shared;
 use crate::upstream::{Health, HealthCheck, Upstream};
 
-/// Checks the upstreams of the routes in force, forever.
+/// Checks the upstreams of the routes in force. Returns if a bug ends one of the checks: then the work is to be begun again.
 pub(crate) async fn check(shared: Arc<Shared>) {
     loop {
         let routes = shared.routes.load_full();
@@ -30,7 +31,29 @@ pub(crate) async fn check(shared: Arc<Shared>) {
                 checks.spawn(watch(Arc::clone(upstream), index, check.clone()));
             }
         }
-        shared.replaced.notified().await;
+        if let Next::Again(why) = next(&mut checks, &shared.replaced).await {
+            error!(%why, "a health check of an upstream has ended: please report this bug");
+            return;
+        }
+    }
+}
+
+/// The reason for other checks.
+#[derive(Debug)]
+enum Next {
+    /// There are new routes.
+    Routes,
+    /// A check has ended, which none does by itself.
+    Again(Box<str>),
+}
+
+async fn next(checks: &mut JoinSet<()>, replaced: &Notify) -> Next {
+    tokio::select! {
+        () = replaced.notified() => Next::Routes,
+        Some(ended) = checks.join_next() => {
+            let why = ended.map_or_else(|error| error.to_string(), |()| "it returned".to_owned());
+            Next::Again(why.into())
+        }
     }
 }
 
@@ -132,6 +155,20 @@ mod tests {
     use http::uri::PathAndQuery;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_check_that_ends_is_noticed() {
+        let replaced = Notify::new();
+        let mut checks = JoinSet::new();
+        replaced.notify_one();
+        assert!(matches!(next(&mut checks, &replaced).await, Next::Routes));
+        checks.spawn(std::future::pending());
+        checks.spawn(async { panic!("a bug") });
+        let Next::Again(why) = next(&mut checks, &replaced).await else {
+            panic!("the other check goes on, and there are no new routes");
+        };
+        assert!(why.contains("a bug"), "{why}");
+    }
 
     #[test]
     fn it_takes_several_answers_in_a_row_to_change() {

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode, Version};
 use hyper::body::Body as _;
 use ratekeeper_server::Peer;
-use ratekeeper_tower::{BodyForm, Ending, Hold, Passage, Shed, ShedContext};
+use ratekeeper_tower::{BodyForm, Ending, Hold, LoadSign, Passage, Shed, ShedContext};
 use ratekeeper_trace::RequestSpan;
 use tower::Service;
 
@@ -128,6 +128,28 @@ impl Drop for ForwardFuture {
     }
 }
 
+/// The upstream's part of a request that is traced. It is recorded when this is dropped, also with a client that goes
+/// away: the upstream was told of it, and its own spans name it as their parent.
+struct UpstreamSpan<'a> {
+    span: Arc<RequestSpan>,
+    upstream: &'a Upstream,
+    begun: Instant,
+    slot: &'a HeldSlot,
+    /// The status of its answer; None while there is none.
+    status: Option<StatusCode>,
+    /// True once there is an answer, or will be none.
+    is_over: bool,
+}
+
+impl Drop for UpstreamSpan<'_> {
+    fn drop(&mut self) {
+        if self.is_over || self.slot.is_sent() {
+            let Self { span, upstream, .. } = self;
+            span.upstream(&upstream.name, self.begun, self.status);
+        }
+    }
+}
+
 impl Proxy {
     async fn forward(
         &self,
@@ -140,7 +162,7 @@ impl Proxy {
             Ok(passage) => passage,
             Err(shed) => return Ok(shed.map(ProxyBody::text)),
         };
-        let gives_samples = !is_stream(request.headers());
+        let is_stream = is_stream(request.headers());
         let body_bytes_max = self.shared.body_bytes_max;
         if request.body().size_hint().lower() > body_bytes_max {
             return Err(Fault::TooLarge(body_bytes_max));
@@ -188,14 +210,29 @@ impl Proxy {
         let held = SlotAndPermits::new(slot, hold);
         let slot = HeldSlot::new(route, held, since, exchange.progress.as_ref());
         let mut slot = slot.with(passage, is_sent);
-        let outcome = exchange.run(request, &slot).await;
-        if let Some(span) = span {
-            let status = outcome.as_ref().ok().map(|(answer, _)| answer.status());
-            span.upstream(&upstream.name, exchange.begun, status);
-        }
-        let gives_samples = gives_samples && exchange.connection_use == ConnectionUse::Requests;
+        let outcome = {
+            let mut traced = span.map(|span| UpstreamSpan {
+                span,
+                upstream: &upstream,
+                begun: exchange.begun,
+                slot: &slot,
+                status: None,
+                is_over: false,
+            });
+            let outcome = exchange.run(request, &slot).await;
+            if let Some(traced) = &mut traced {
+                traced.status = outcome.as_ref().ok().map(|(answer, _)| answer.status());
+                traced.is_over = true;
+            }
+            outcome
+        };
+        let sign = match exchange.connection_use {
+            ConnectionUse::Upgrade => None,
+            ConnectionUse::Requests if is_stream => ending(&outcome).map(LoadSign::Untimed),
+            ConnectionUse::Requests => ending(&outcome).map(LoadSign::RoundTrip),
+        };
         let at = outcome.is_ok().then(Instant::now);
-        slot.answered(ending(&outcome).filter(|_| gives_samples), at);
+        slot.answered(sign, at);
         if let Some(at) = at {
             let took = at.saturating_duration_since(exchange.begun);
             upstream.counts.record_latency(took);
@@ -299,10 +336,7 @@ fn no_slot(
 /// The end of a round trip, if it tells anything about the upstream's load.
 fn ending(outcome: &Result<Answered, Fault>) -> Option<Ending> {
     match outcome {
-        Ok((answer, _)) => match answer.status() {
-            StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => Some(Ending::Dropped),
-            _ => Some(Ending::Answered),
-        },
+        Ok((answer, _)) => Some(LoadSign::ending(answer.status(), answer.headers())),
         Err(fault) => fault.is_of_upstream().then_some(Ending::Dropped),
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use ratekeeper_server::{Families, by};
-use ratekeeper_tower::{FleetState, ShedCounts, Site, SiteState};
+use ratekeeper_tower::{Shedder, Site, SiteState};
 
 /// A gauge of an upstream: its name, its help text, and the value it reads.
 type GaugeOf = (&'static str, &'static str, fn(&SiteState) -> f64);
@@ -33,11 +33,11 @@ const GAUGES: [GaugeOf; 4] = [
 
 /// Encodes the counts by class, and the state of the controllers of each upstream.
 pub(crate) fn encode<'a>(
-    counts: &ShedCounts,
-    fleet: FleetState,
+    shedder: &Shedder,
     sites: impl Iterator<Item = (&'a str, &'a Site)>,
     families: &mut Families<'_>,
 ) -> fmt::Result {
+    let (counts, fleet) = (shedder.counts(), shedder.fleet_usage());
     let classes = || counts.rules.priorities.iter().map(|class| &**class);
     let modes = [("on", &counts.shed), ("shadow", &counts.shadow)];
     let shed = modes.into_iter().flat_map(|(mode, rows)| {
@@ -69,7 +69,9 @@ pub(crate) fn encode<'a>(
         "1 while the last report of the rest of the fleet is stale and stays in force",
         i64::from(fleet.is_stale),
     )?;
-    let sites: Vec<_> = sites.map(|(name, site)| (name, site.state())).collect();
+    let sites: Vec<_> = sites
+        .map(|(name, site)| (name, site.state(shedder)))
+        .collect();
     for (name, help, of) in GAUGES {
         let states = sites.iter().map(|(upstream, state)| (*upstream, of(state)));
         families.gauges(name, help, by("upstream", states))?;

@@ -31,6 +31,8 @@ const BACKOFF: f64 = 0.9;
 const DROPS_TOLERATED: f64 = 0.02;
 /// The shortest average round trip that says anything about the upstream's load.
 const ROUND_TRIP_MIN_US: f64 = 100.0;
+/// The time without a complete window of round trips after which calls without one move the limit.
+const SILENCE: Micros = Micros::from_secs(10);
 
 /// The bounds of an adaptive limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,7 +63,7 @@ pub enum Ending {
     Dropped,
 }
 
-/// A round trip to the upstream. Upgrades and streams make none: their length says nothing about load.
+/// A round trip to the upstream. Upgrades and calls that may stream make none: their length says nothing about load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RoundTrip {
     /// The time until the answer began.
@@ -98,7 +100,11 @@ pub struct RoundTrip {
 ///   overload for the normal state.
 ///
 /// While round trips say nothing (all requests dropped, or faster than 0.1 ms), it is AIMD (Chiu and Jain, 1989): one
-/// more after a window without drops, times 0.9 after one with drops.
+/// more after a window without drops, times 0.9 after one with drops. So it is for an upstream that gets hardly anything
+/// but calls that may stream, with growth by a fifth until the first drop.
+///
+/// Until the unloaded round trip is known, or a request was dropped, the limit is a guess. Then it becomes at least twice
+/// what was in flight meanwhile, which the upstream could take.
 ///
 /// Known weakness: an upstream that loses more than half of its workers, and is overloaded from that moment on, is
 /// still queueing when half of the last good limit is in flight. The limit then settles too high, with round trips
@@ -121,6 +127,10 @@ pub struct AdaptiveLimit {
     /// The average of the last window.
     average_us: f64,
     window: Option<Window>,
+    /// The time at which the last window ended.
+    concluded: Option<Timestamp>,
+    /// A window of calls that may stream.
+    untimed: Option<Window>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -185,6 +195,8 @@ impl AdaptiveLimit {
             unloaded_us: 0.0,
             average_us: 0.0,
             window: None,
+            concluded: None,
+            untimed: None,
         }
     }
 
@@ -203,6 +215,14 @@ impl AdaptiveLimit {
     )]
     pub const fn limit(&self) -> u32 {
         self.limit as u32
+    }
+
+    /// Returns true while nothing is known of the upstream: neither its unloaded round trip, nor that it drops requests.
+    /// A limit that the bounds fix is none.
+    #[must_use]
+    pub const fn is_guess(&self) -> bool {
+        let is_open = self.bounds.min < self.bounds.max;
+        is_open && self.is_starting && self.windows <= FIRST_WINDOWS
     }
 
     /// The average round trip at low concurrency; zero while unknown.
@@ -237,9 +257,57 @@ impl AdaptiveLimit {
         let window = *window;
         if self.is_complete(&window, now) {
             self.window = None;
+            self.concluded = Some(now);
             self.conclude(&window);
         }
         self.limit()
+    }
+
+    /// Records the end of a call that may stream, which makes no round trip, and returns the limit.
+    pub fn on_untimed(&mut self, now: Timestamp, in_flight: u32, ending: Ending) -> u32 {
+        let window = self.untimed.get_or_insert(Window::new(now));
+        if now < window.since {
+            *window = Window::new(now);
+        }
+        window.record(RoundTrip {
+            took: Micros::new(0),
+            in_flight,
+            ending,
+        });
+        let window = *window;
+        if self.is_complete(&window, now) {
+            self.untimed = None;
+            if self.lacks_round_trips(now) {
+                self.conclude_untimed(&window);
+            }
+        }
+        self.limit()
+    }
+
+    /// Returns true if there are so few round trips that they do not move the limit.
+    fn lacks_round_trips(&self, now: Timestamp) -> bool {
+        let is_past = |at: Timestamp| now.since(at) >= SILENCE;
+        let is_thin = |it: Window| it.answered < SAMPLES_MIN || is_past(it.since);
+        self.concluded.is_none_or(is_past) && self.window.is_none_or(is_thin)
+    }
+
+    fn conclude_untimed(&mut self, window: &Window) {
+        if window.has_drops() {
+            self.shrink();
+        } else if self.is_starting && self.is_busy(window) {
+            self.set_limit(self.limit * (1.0 + SMOOTHING));
+        } else if self.is_busy(window) {
+            self.set_limit(self.limit + 1.0);
+        }
+    }
+
+    fn is_busy(&self, window: &Window) -> bool {
+        f64::from(window.in_flight_max) >= self.limit / 2.0
+    }
+
+    fn shrink(&mut self) {
+        self.is_starting = false;
+        self.set_limit((self.limit * BACKOFF).min(self.limit - 0.5));
     }
 
     fn is_complete(&self, window: &Window, now: Timestamp) -> bool {
@@ -254,11 +322,10 @@ impl AdaptiveLimit {
 
     fn conclude(&mut self, window: &Window) {
         if window.has_drops() {
-            self.is_starting = false;
-            self.set_limit((self.limit * BACKOFF).min(self.limit - 0.5));
+            self.shrink();
             return;
         }
-        let is_busy = f64::from(window.in_flight_max) >= self.limit / 2.0;
+        let is_busy = self.is_busy(window);
         let Some(average) = window.average_us() else {
             if is_busy && window.answered > 0 {
                 self.set_limit(self.limit + 1.0);
@@ -299,6 +366,9 @@ impl AdaptiveLimit {
             let weight = 1.0 / f64::from(self.windows.max(1));
             self.unloaded_us += (average - self.unloaded_us) * weight;
             self.windows += 1;
+            if self.windows > FIRST_WINDOWS {
+                self.set_limit(self.limit.max(2.0 * f64::from(window.in_flight_max)));
+            }
             return None;
         }
         let is_low = f64::from(window.in_flight_max) <= (self.good_limit / 2.0).max(1.0);

@@ -65,12 +65,19 @@ impl TenantDemand {
         }
     }
 
-    /// Lets demand fade; to be called every 100 ms.
-    pub fn decay(&self) {
+    /// Lets demand fade by so many times 100 ms. What any number of requests leaves is gone after some hundred.
+    pub fn decay(&self, ticks: u64) {
         let fade = |counter: &AtomicU64| {
             let before = counter.load(Ordering::Relaxed);
-            counter.fetch_sub(before.div_ceil(32).min(before), Ordering::Relaxed);
-            before
+            let mut left = before;
+            for _ in 0..ticks {
+                if left == 0 {
+                    break;
+                }
+                left -= left.div_ceil(32);
+            }
+            counter.fetch_sub(before - left, Ordering::Relaxed);
+            left
         };
         let counts = self.rows[0].iter().map(fade);
         let active = counts.filter(|count| *count >= ACTIVE_MIN).count();
@@ -103,7 +110,7 @@ mod tests {
                     *within = demand.record(mix(tenant));
                 }
             }
-            demand.decay();
+            demand.decay(1);
         }
         within
     }

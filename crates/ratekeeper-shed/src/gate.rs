@@ -1,11 +1,11 @@
 //! The door to an upstream: as many requests as its adaptive limit says, the important ones first.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use ratekeeper_core::{Micros, Timestamp};
 
-use crate::{AdaptiveBounds, AdaptiveLimit, Class, ClassCount, RoundTrip, Share};
+use crate::{AdaptiveBounds, AdaptiveLimit, Class, ClassCount, Ending, RoundTrip, Share};
 
 /// The part of the limit, in 32nds, that every class but the top one leaves free for that, and for each other class
 /// above it.
@@ -24,6 +24,8 @@ const SPARED_32NDS: u64 = 10;
 pub struct Gate {
     in_flight: AtomicU32,
     limit: AtomicU32,
+    /// True while the limit is a guess.
+    is_guess: AtomicBool,
     /// Of the requests since the last reading: the sum of what they found in flight, how many came, and how many of
     /// them got in.
     found_sum: AtomicU64,
@@ -48,6 +50,7 @@ impl Gate {
         Self {
             in_flight: AtomicU32::new(0),
             limit: AtomicU32::new(control.limit()),
+            is_guess: AtomicBool::new(control.is_guess()),
             found_sum: AtomicU64::new(0),
             came: AtomicU32::new(0),
             entered: AtomicU32::new(0),
@@ -59,7 +62,7 @@ impl Gate {
     pub fn set_bounds(&self, bounds: AdaptiveBounds) {
         let mut control = self.control.lock();
         control.set_bounds(bounds);
-        self.limit.store(control.limit(), Ordering::Relaxed);
+        self.publish(&control);
     }
 
     /// The requests that may be in flight before one of `class` is refused, at least 1.
@@ -109,12 +112,29 @@ impl Gate {
     }
 
     /// Records that a request that got in has left. With its round trip, unless it says nothing about the load:
-    /// upgrades, streams, requests that their client gave up.
+    /// upgrades, requests that their client gave up.
     pub fn leave(&self, now: Timestamp, round_trip: Option<RoundTrip>) {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
         if let Some(round_trip) = round_trip {
-            let limit = self.control.lock().on_sample(now, round_trip);
-            self.limit.store(limit, Ordering::Relaxed);
+            let mut control = self.control.lock();
+            control.on_sample(now, round_trip);
+            self.publish(&control);
+        }
+    }
+
+    /// Records that a call has left that may stream: its ending says something about the load, and its length nothing.
+    pub fn leave_untimed(&self, now: Timestamp, place: GatePlace, ending: Ending) {
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+        let mut control = self.control.lock();
+        control.on_untimed(now, place.in_flight, ending);
+        self.publish(&control);
+    }
+
+    fn publish(&self, control: &AdaptiveLimit) {
+        self.limit.store(control.limit(), Ordering::Relaxed);
+        // Load before storing: the cache line stays shared between threads.
+        if self.is_guess.load(Ordering::Relaxed) != control.is_guess() {
+            self.is_guess.store(control.is_guess(), Ordering::Relaxed);
         }
     }
 
@@ -138,7 +158,8 @@ impl Gate {
     }
 
     /// The utilisation since the last call: what was in flight as a part of the limit, times the requests that came
-    /// for each one that got in. So it exceeds 1 by as much as is asked for in vain. Zero if nothing came.
+    /// for each one that got in. So it exceeds 1 by as much as is asked for in vain. Zero if nothing came, and while
+    /// the limit is a guess: a part of it says nothing.
     #[expect(
         clippy::cast_precision_loss,
         reason = "a mean for a decision, far below 2^52"
@@ -147,6 +168,9 @@ impl Gate {
         let came = self.came.swap(0, Ordering::Relaxed);
         let entered = self.entered.swap(0, Ordering::Relaxed);
         let found_sum = self.found_sum.swap(0, Ordering::Relaxed);
+        if self.is_guess.load(Ordering::Relaxed) {
+            return 0.0;
+        }
         if came == 0 {
             return f64::from(self.in_flight()) / f64::from(self.limit());
         }

@@ -48,7 +48,9 @@ pub use fleet::{FleetTerms, FleetUsage};
 pub use gate::{Gate, GatePlace};
 pub use ladder::{Rung, Threshold};
 pub use throttle::ClientThrottle;
-pub use workers::{Judgement, LoadSample, UtilisationControl, WorkerShedder, WorkerTerms};
+pub use workers::{
+    Judgement, LoadSample, UtilisationControl, WorkerShedder, WorkerState, WorkerTerms,
+};
 
 /// Spreads the bits of a number over all 64 (the finalizer of splitmix64, Steele et al., 2014).
 #[must_use]

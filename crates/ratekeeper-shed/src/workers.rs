@@ -21,6 +21,10 @@ const RAMP_SECS: f64 = 1.0;
 /// The same while so much is refused further in that utilisation is above this.
 const FAR_ABOVE: f64 = 1.5;
 const FAST_RAMP_SECS: f64 = 0.3;
+/// The time without a sample after which the last one says nothing: samples are taken by requests.
+const STALE: Micros = Micros::from_secs(1);
+/// The most decays of the demand that a sample makes up for: they leave a five-hundredth of it.
+const DECAYS_MAX: u64 = 200;
 /// The longest time for which the same tenants are shed.
 const ROUND_US: u64 = 3_600_000_000;
 
@@ -176,6 +180,17 @@ pub struct Judgement {
     pub is_shed: bool,
 }
 
+/// The input and the output of a worker-utilisation controller.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct WorkerState {
+    /// The averaged utilisation.
+    pub utilisation: f64,
+    /// The part of the requests that is to be shed, from 0 to 1.
+    pub share_shed: f64,
+    /// The threshold that this leads to.
+    pub threshold: Threshold,
+}
+
 /// The worker-utilisation shedder of one upstream, or of one process: shared by all threads.
 ///
 /// [`UtilisationControl`] says how much to shed; the demand of the last moments says which [rung](Rung) of the order
@@ -198,6 +213,8 @@ struct Control {
     utilisation: UtilisationControl,
     memory: Memory,
     shed: f64,
+    /// The time of the last sample.
+    sampled: Option<Timestamp>,
 }
 
 impl Default for WorkerShedder {
@@ -214,6 +231,7 @@ impl Default for WorkerShedder {
                 utilisation: UtilisationControl::new(WorkerTerms::default()),
                 memory: Memory::default(),
                 shed: 0.0,
+                sampled: None,
             }),
         }
     }
@@ -273,8 +291,13 @@ impl WorkerShedder {
 
     /// Takes a sample of the utilisation, and finds what to shed from now on.
     pub fn on_sample(&self, now: Timestamp, terms: WorkerTerms, utilisation: f64) {
-        self.demand.iter().for_each(TenantDemand::decay);
         let mut control = self.control.lock();
+        let since = control
+            .sampled
+            .replace(now)
+            .map_or(TICK, |at| now.since(at));
+        let ticks = (since.get() / TICK.get()).clamp(1, DECAYS_MAX);
+        self.demand.iter().for_each(|demand| demand.decay(ticks));
         self.ladder.take(&mut control.memory);
         let load = LoadSample {
             utilisation,
@@ -293,12 +316,16 @@ impl WorkerShedder {
         Threshold::from_bits(self.threshold.load(Ordering::Relaxed))
     }
 
-    /// The averaged utilisation, and the part of the requests that is to be shed: the input and the output of the
-    /// controller.
+    /// The state of the controller as it is at `now`: none once there were no requests for a second.
     #[must_use]
-    pub fn state(&self) -> (f64, f64) {
+    pub fn state(&self, now: Timestamp) -> Option<WorkerState> {
         let control = self.control.lock();
-        (control.utilisation.utilisation(), control.shed)
+        let is_fresh = control.sampled.is_some_and(|at| now.since(at) < STALE);
+        is_fresh.then(|| WorkerState {
+            utilisation: control.utilisation.utilisation(),
+            share_shed: control.shed,
+            threshold: self.threshold(),
+        })
     }
 }
 

@@ -10,15 +10,12 @@ use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
-use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::pem::PemObject;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::{ParsedCertificate, VerifierBuilderError};
 use rustls::{
     CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
 };
-
-use crate::TlsFileCause;
 
 /// Trust anchors.
 #[derive(Clone, Debug)]
@@ -58,30 +55,6 @@ impl AnchoredVerifier {
             trusted: authorities.certificates,
         })
     }
-}
-
-/// Creates a verifier with the authorities in `pem`: a server's certificate must lead to one of
-/// them, or be one of them, byte for byte; its dates and its name are verified as well.
-///
-/// # Errors
-/// `pem` is not PEM, has no certificate, or has one that cannot be used.
-pub fn server_verifier(pem: &str) -> Result<Arc<dyn ServerCertVerifier>, TlsFileCause> {
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
-    let certificates = found.map_err(TlsFileCause::Pem)?;
-    if certificates.is_empty() {
-        return Err(TlsFileCause::NoCertificate);
-    }
-    let mut roots = RootCertStore::empty();
-    for certificate in &certificates {
-        let added = roots.add(certificate.clone());
-        added.map_err(TlsFileCause::Unusable)?;
-    }
-    let authorities = Authorities {
-        roots,
-        certificates,
-    };
-    let verifier = AnchoredVerifier::new(authorities, Arc::new(ring::default_provider()));
-    Ok(Arc::new(verifier.map_err(TlsFileCause::Verifier)?))
 }
 
 /// The fault of a certificate that does not lead to a trusted one.

@@ -1,13 +1,16 @@
 //! Connections to a server that a URL names, encrypted or not.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use http::Uri;
 use rustls::pki_types::ServerName;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::{ClientTls, TlsFileError, TlsFiles};
@@ -16,6 +19,12 @@ use crate::{ClientTls, TlsFileError, TlsFiles};
 /// a server that is gone without a word would wait for ever.
 const PROBE_AFTER: Duration = Duration::from_secs(30);
 const PROBES_EVERY: Duration = Duration::from_secs(10);
+
+/// The time that an address has to accept before the next one is tried, too (RFC 8305, section 5).
+const HEAD_START: Duration = Duration::from_millis(250);
+
+/// The most addresses of a name that are tried.
+const ADDRESSES_MAX: usize = 16;
 
 /// A server to connect to: `http://HOST:PORT`, or `https://HOST:PORT` for TLS.
 #[derive(Debug)]
@@ -112,11 +121,36 @@ impl Destination {
 
     /// Connects, without encryption.
     async fn reach(&self) -> io::Result<TcpStream> {
-        let stream = TcpStream::connect((&*self.host, self.port)).await?;
+        let addresses = lookup_host((&*self.host, self.port)).await?;
+        let stream = first_to_accept(addresses.take(ADDRESSES_MAX)).await?;
         stream.set_nodelay(true)?;
         let probes = TcpKeepalive::new().with_time(PROBE_AFTER);
         SockRef::from(&stream).set_tcp_keepalive(&probes.with_interval(PROBES_EVERY))?;
         Ok(stream)
+    }
+}
+
+/// Connects to the first of `addresses` that accepts. A silent one does not hold up the next.
+async fn first_to_accept(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStream> {
+    let mut addresses = addresses.peekable();
+    let mut attempts = JoinSet::new();
+    let mut refused = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    loop {
+        match addresses.next() {
+            Some(address) => drop(attempts.spawn(TcpStream::connect(address))),
+            None if attempts.is_empty() => return Err(refused),
+            None => {}
+        }
+        let ended = match addresses.peek() {
+            Some(_) => timeout(HEAD_START, attempts.join_next()).await.ok(),
+            None => Some(attempts.join_next().await),
+        };
+        match ended.flatten() {
+            Some(Ok(Ok(stream))) => return Ok(stream),
+            Some(Ok(Err(error))) => refused = error,
+            // It is still silent, or the attempt panicked.
+            Some(Err(_)) | None => {}
+        }
     }
 }
 
@@ -154,5 +188,36 @@ mod tests {
         let stream = stream.expect("it is there");
         let is_probed = SockRef::from(&stream).keepalive();
         assert!(is_probed.expect("it tells"));
+    }
+
+    /// A listener that answers no more: its queue is full, and Linux drops what comes.
+    async fn silent() -> (std::net::TcpListener, Vec<TcpStream>) {
+        use socket2::{Domain, Socket, Type};
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("there are sockets");
+        let any: SocketAddr = (std::net::Ipv4Addr::LOCALHOST, 0).into();
+        socket.bind(&any.into()).expect("a port is free");
+        socket.listen(0).expect("it is bound");
+        let listener: std::net::TcpListener = socket.into();
+        let address = listener.local_addr().expect("it has an address");
+        let mut waiting = Vec::new();
+        while let Ok(stream) = timeout(HEAD_START, TcpStream::connect(address)).await {
+            waiting.push(stream.expect("it is taken into the queue"));
+        }
+        (listener, waiting)
+    }
+
+    #[tokio::test]
+    async fn an_address_that_is_silent_does_not_hold_up_the_next() {
+        let (silent, _waiting) = silent().await;
+        let good = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let addresses = [&silent, &good].map(|it| it.local_addr().expect("it is bound"));
+        // The system would try the first one for two minutes.
+        let found = timeout(
+            Duration::from_secs(60),
+            first_to_accept(addresses.into_iter()),
+        )
+        .await;
+        let stream = found.expect("the next is tried").expect("it accepts");
+        assert_eq!(stream.peer_addr().expect("it is there"), addresses[1]);
     }
 }

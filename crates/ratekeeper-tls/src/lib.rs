@@ -23,7 +23,6 @@ mod pair;
 mod pem;
 mod renewed;
 
-pub use anchored::server_verifier;
 pub use client::{TlsFiles, TlsIdentity};
 #[cfg(feature = "connect")]
 pub use destination::{Connection, Destination};

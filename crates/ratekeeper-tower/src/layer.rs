@@ -15,7 +15,7 @@ use crate::observer::DenialObserver;
 use crate::peer::peer_in_extensions;
 use crate::shared::Shared;
 use crate::watch::{LINES_PER_SECOND, LayerCounts, Watch};
-use crate::{RateLimit, Switch};
+use crate::{Enforcer, RateLimit, Shedder, Switch};
 
 /// The default for the longest delay of a request.
 const WAIT_MAX: Duration = Duration::from_secs(10);
@@ -197,6 +197,13 @@ impl<E> RulesLayer<E> {
     #[must_use]
     pub fn counts(&self) -> LayerCounts {
         self.shared.watch.counts()
+    }
+}
+
+impl<E: Enforcer> RulesLayer<E> {
+    /// Tells `shedder` the rules in force. Requests bring them along only while there are some.
+    pub fn tell_shed_rules(&self, shedder: &Shedder) {
+        shedder.follow(self.shared.enforcer.shed_rules().as_ref());
     }
 }
 

@@ -113,7 +113,7 @@ pub use ratekeeper_store::Answer;
 pub use renewal::{Renew, Renewal};
 pub use service::RateLimit;
 pub use shed::{
-    ClassState, FleetState, InFlight, Passage, Shed, ShedContext, ShedCounts, ShedFuture,
+    ClassState, FleetState, InFlight, LoadSign, Passage, Shed, ShedContext, ShedCounts, ShedFuture,
     ShedLayer, ShedService, Shedder, Site, SiteState,
 };
 pub use switch::{LayerMode, Switch};

@@ -12,6 +12,6 @@ mod shedder;
 pub use context::ShedContext;
 pub use counts::{ClassState, FleetState, ShedCounts, SiteState};
 pub use layer::ShedLayer;
-pub use passage::{InFlight, Passage};
+pub use passage::{InFlight, LoadSign, Passage};
 pub use service::{ShedFuture, ShedService};
 pub use shedder::{Shed, Shedder, Site};

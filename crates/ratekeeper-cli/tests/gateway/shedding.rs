@@ -2,12 +2,13 @@
 
 use std::net::TcpStream;
 use std::sync::{Condvar, Mutex};
+use std::time::Duration;
 
 use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::Server;
 
-use crate::support::{Answer, Gateway, Upstream, ok, ran};
+use crate::support::{Answer, Gateway, RULES, Upstream, ok, ran};
 
 const LIMITS: &str = "
 domain: api
@@ -157,6 +158,52 @@ fn a_reload_switches_shedding() {
     );
     assert_ne!(busy.get(&[]).status, 503);
     busy.finish();
+}
+
+/// Without a single request: the rules that requests bring along are not the ones in force any more, or not yet.
+#[test]
+fn rules_without_requests_are_followed_too() {
+    let upstream = Upstream::start(|_| ok(""));
+    let shed = "shed: { priorities: [batch, read, write, critical], workers: {} }\n";
+    let rules = format!("{LIMITS}{shed}");
+    let gateway = Gateway::start_with(&rules, "", &["--upstream", &upstream.url()]);
+    let batch = "ratelimit_shed_in_flight{class=\"batch\"}";
+    gateway.tells("/metrics", batch);
+    let file = gateway.folder().join("rules.yaml");
+    std::fs::write(&file, LIMITS).expect("a file can be written");
+    gateway.no_longer_tells("/metrics", batch);
+}
+
+/// A healthy upstream gets only calls that may stream, of twice as many clients as the limit begins with.
+#[test]
+fn an_upstream_of_streams_is_not_shed_while_it_is_healthy() {
+    for shed in ["workers: {}", "adaptive: {}"] {
+        let upstream = Upstream::start(|_| {
+            std::thread::sleep(Duration::from_millis(50));
+            ok("")
+        });
+        let rules = format!("{RULES}shed: {{ {shed} }}\n");
+        let gateway = Gateway::start_with(&rules, "", &["--upstream", &upstream.url()]);
+        let ask = || {
+            let grpc = ["Content-Type: application/grpc"];
+            gateway.get("/a.B/C", &grpc)
+        };
+        // A shed call is answered with a status in its head.
+        let is_shed = |answer: &Answer| answer.header("grpc-status") == Some("14");
+        let round = || {
+            std::thread::scope(|scope| {
+                let clients: Vec<_> = (0..40)
+                    .map(|_| scope.spawn(|| (0..10).filter(|_| is_shed(&ask())).count()))
+                    .collect();
+                let shed = clients.into_iter().map(|it| it.join().expect("no panic"));
+                shed.sum::<usize>()
+            })
+        };
+        match shed {
+            "workers: {}" => assert_eq!([round(), round()], [0, 0]),
+            _ => eventually("the limit has grown", || round() == 0),
+        }
+    }
 }
 
 #[test]

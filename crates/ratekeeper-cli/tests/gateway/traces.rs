@@ -1,5 +1,8 @@
 //! Traces of requests through the gateway, and the context that upstreams are told.
 
+use std::sync::{Mutex, mpsc};
+
+use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::recorder::Recorder;
 
 use crate::collector::{Collector, Seen, named};
@@ -49,6 +52,31 @@ fn an_upstream_is_told_the_span_that_waits_for_it() {
     let told = format!("00-{TRACE}-{}-01", waiting.id);
     assert_eq!(asked.header("traceparent"), Some(&*told));
     assert_eq!(asked.header("tracestate"), Some("a=1"));
+    assert!(gateway.process.terminate().success());
+}
+
+/// The upstream was told the span that waits for it, and works on: its own spans must not lack their parent.
+#[test]
+fn a_client_that_goes_away_leaves_the_part_of_the_upstream() {
+    let (finish, told) = mpsc::channel::<()>();
+    let told = Mutex::new(told);
+    let upstream = Recorder::start(move |_| {
+        // An error says so, too: the test is over.
+        let _ = told.lock().expect("no thread panics with it").recv();
+        ok("fine")
+    });
+    let collector = Collector::start();
+    let mut gateway = gateway(&upstream, &collector, "0");
+    let client = gateway.open(&format!("GET / HTTP/1.1\r\nHost: a\r\n{PARENT}\r\n\r\n"));
+    eventually("the upstream is asked", || upstream.asked().len() == 1);
+    drop(client);
+    let spans = collector.trace(TRACE, 6);
+    let request = named(&spans, "GET");
+    let waiting = named(&spans, "upstream");
+    assert_eq!(waiting.parent, request.id);
+    let told = format!("00-{TRACE}-{}-01", waiting.id);
+    assert_eq!(upstream.asked()[0].header("traceparent"), Some(&*told));
+    finish.send(()).expect("the upstream waits");
     assert!(gateway.process.terminate().success());
 }
 

@@ -9,6 +9,9 @@ use crate::support::{Gateway, RULES, Upstream, ok, serve};
 /// The SHA-256 of `secret`, in hexadecimal.
 const SECRET: &str = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
 
+/// The SHA-256 of `another`.
+const ANOTHER: &str = "ae448ac86c4e8e4dec645729708ef41873ae79c6dff84eff73360989487f08e5";
+
 /// A service that encrypts, and the files of both sides.
 struct Site {
     folder: TempDir,
@@ -184,6 +187,59 @@ fn a_certificate_that_has_expired_is_renewed_and_the_service_is_asked_again() {
         let output = gateway.process.output();
         output.contains("the rate limit service answers again")
     });
+}
+
+#[test]
+fn renewed_files_of_a_gateway_are_used_for_its_next_connection() {
+    let site = Site::new(Validity::Valid);
+    let mut service = site.serve(MUTUAL);
+    let upstream = Upstream::start(|_| ok(""));
+    let settings = [site.trust(), site.identity()].concat();
+    let gateway = site.gateway(&upstream, "grpcs", &settings);
+    is_enforced(&gateway);
+    service.kill();
+    // All of them by another authority, which the files before do not know.
+    let authority = Authority::new();
+    let server = authority.issue("ratekeeper.internal", Validity::Valid);
+    server.write(site.folder.path());
+    let client = authority.issue("gateway.internal", Validity::Valid);
+    site.put("gateway.crt", &client.certificate);
+    site.put("gateway.key", &client.key);
+    site.put("ca.crt", &authority.pem());
+    let _renewed = site.serve(MUTUAL);
+    eventually("the service decides", || is_decided(&gateway));
+}
+
+/// The service that the gateway asks has decided about a request.
+fn is_decided(gateway: &Gateway) -> bool {
+    let answer = gateway.get("/", &["X-Api-Key: other"]);
+    answer.header("x-ratelimit-limit") == Some("1000000")
+}
+
+#[test]
+fn a_token_that_is_renewed_is_read_again_and_costs_no_request_its_limit() {
+    let site = Site::new(Validity::Valid);
+    let known =
+        |hash: &str| format!("{{ name: gateway, token_sha256: \"{hash}\", may: [ hold ] }}");
+    let callers = |hash: &str| format!("{ENCRYPTED}callers: [ {} ]\n", known(hash));
+    let mut service = site.serve(&callers(SECRET));
+    site.put("token", "secret\n");
+    let upstream = Upstream::start(|_| ok(""));
+    let mut settings = site.trust();
+    settings.push(format!("service_token_file: {}", site.path("token")));
+    settings.push("service_permits: true".to_owned());
+    let gateway = site.gateway(&upstream, "grpcs", &settings);
+    is_enforced(&gateway);
+    // What the service knows from now on is the token in the file, not the one before.
+    service.kill();
+    site.put("token", "another\n");
+    let _again = site.serve(&callers(ANOTHER));
+    eventually("the service decides", || is_decided(&gateway));
+    let refused = "the rate limit service refuses to answer";
+    assert!(
+        !gateway.process.has_printed(refused),
+        "the call is repeated"
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ratekeeper_tower::{Ending, Hold, InFlight, Passage};
+use ratekeeper_tower::{Hold, InFlight, LoadSign, Passage};
 use tokio::time::sleep;
 
 use super::progress::Progress;
@@ -110,11 +110,17 @@ impl HeldSlot {
         }
     }
 
-    /// Records that the answer began at that time, or that there is none; the ending is for the shedders.
-    pub(crate) fn answered(&mut self, ending: Option<Ending>, at: Option<Instant>) {
+    /// Returns true if the request is being sent, or was.
+    pub(crate) fn is_sent(&self) -> bool {
+        let held = self.0.as_ref();
+        held.is_some_and(|held| held.is_sent.load(Ordering::Relaxed))
+    }
+
+    /// Records that the answer began at that time, or that there is none; the sign is for the shedders.
+    pub(crate) fn answered(&mut self, sign: Option<LoadSign>, at: Option<Instant>) {
         let Some(held) = &mut self.0 else { return };
         held.load = held.load.take().map(|load| match load {
-            Load::Asked(passage) => Load::Answered(passage.answered(ending)),
+            Load::Asked(passage) => Load::Answered(passage.answered(sign)),
             answered @ Load::Answered(_) => answered,
         });
         if let Some(at) = at {

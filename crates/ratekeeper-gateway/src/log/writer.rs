@@ -46,7 +46,7 @@ impl Writer {
     }
 
     /// Writes until all senders are gone.
-    pub(super) fn run(mut self, waiting: &Receiver<String>) {
+    pub(super) fn run(&mut self, waiting: &Receiver<String>) {
         let mut looked = Instant::now();
         let mut piece = String::with_capacity(PIECE);
         loop {

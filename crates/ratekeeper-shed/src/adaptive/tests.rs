@@ -102,6 +102,59 @@ fn equally_slow_timeouts_shrink_the_limit() {
     assert!(upstream.limit.limit() > 40, "{}", upstream.limit.limit());
 }
 
+impl Upstream {
+    /// Windows of calls that may stream, driven at the limit.
+    fn stream(&mut self, windows: u32, ending: Ending) {
+        for _ in 0..windows {
+            let in_flight = self.limit.limit();
+            for _ in 0..52 {
+                self.now = self.now.after(Micros::from_millis(2));
+                self.limit.on_untimed(self.now, in_flight, ending);
+            }
+        }
+    }
+}
+
+#[test]
+fn without_round_trips_it_grows_until_calls_are_dropped() {
+    let mut upstream = Upstream::new();
+    upstream.stream(8, Ending::Answered);
+    let grown = upstream.limit.limit();
+    assert!((80..=90).contains(&grown), "{grown}");
+    assert!(upstream.limit.is_guess());
+    upstream.stream(1, Ending::Dropped);
+    assert!(!upstream.limit.is_guess());
+    // A window may have begun before the drops, and one may end after them.
+    upstream.stream(2, Ending::Answered);
+    let shrunk = upstream.limit.limit();
+    assert!((60..80).contains(&shrunk), "{shrunk}");
+    upstream.stream(5, Ending::Answered);
+    assert_eq!(upstream.limit.limit(), shrunk + 5);
+}
+
+#[test]
+fn calls_that_may_stream_move_nothing_where_there_are_round_trips() {
+    let mut upstream = Upstream::new();
+    upstream.drive(400, 50, FAST, None);
+    let before = upstream.limit.limit();
+    upstream.stream(50, Ending::Dropped);
+    assert_eq!(upstream.limit.limit(), before, "within ten seconds");
+    upstream.stream(100, Ending::Dropped);
+    assert!(upstream.limit.limit() < before / 2, "after them");
+}
+
+#[test]
+fn the_limit_begins_with_what_the_upstream_could_take() {
+    let mut upstream = Upstream::new();
+    assert!(upstream.limit.is_guess());
+    // Nothing holds back what is in flight in shadow mode.
+    upstream.drive(6, 1_000, FAST, Some(200));
+    assert!(!upstream.limit.is_guess());
+    assert_eq!(upstream.limit.limit(), 400);
+    let fixed = AdaptiveLimit::new(AdaptiveBounds { min: 9, max: 9 });
+    assert!(!fixed.is_guess());
+}
+
 #[test]
 fn a_clock_that_is_set_back_does_not_stop_it() {
     let mut upstream = Upstream::new();

@@ -108,6 +108,55 @@ fn one_caller_takes_each_sample() {
 }
 
 #[test]
+fn without_requests_there_is_nothing_to_shed() {
+    let shedder = WorkerShedder::default();
+    let classes = ClassCount::new(2);
+    assert_eq!(shedder.state(Timestamp::EPOCH), None);
+    let mut now = Timestamp::from_secs(1);
+    for _ in 0..30 {
+        for tenant in 0..100 {
+            shedder.judge(now, Class::new(0), classes, mix(tenant));
+        }
+        shedder.on_sample(now, TERMS, 2.0);
+        now = now.after(TICK);
+    }
+    let state = shedder.state(now).expect("a sample was taken a moment ago");
+    assert!(
+        state.share_shed > 0.1 && state.utilisation > 1.9,
+        "{state:?}"
+    );
+    assert_ne!(state.threshold, Threshold::NOTHING);
+    assert_eq!(shedder.state(now.after(STALE)), None);
+}
+
+#[test]
+fn a_pause_makes_demand_fade_as_requests_do() {
+    let shedder = WorkerShedder::default();
+    let classes = ClassCount::new(2);
+    let mut now = Timestamp::from_secs(1);
+    let judge = |tenant: u64, now| {
+        shedder
+            .judge(now, Class::new(0), classes, mix(tenant))
+            .share
+    };
+    for _ in 0..30 {
+        for tenant in (0..100).map(|_| 7).chain(100..110) {
+            judge(tenant, now);
+        }
+        shedder.on_sample(now, TERMS, 0.5);
+        now = now.after(TICK);
+    }
+    let storm: Vec<_> = (0..100).map(|_| judge(7, now)).collect();
+    assert!(storm.contains(&Share::Beyond));
+    now = now.after(Micros::from_secs(60));
+    shedder.on_sample(now, TERMS, 0.5);
+    let calm: Vec<_> = (0..20)
+        .flat_map(|round| [judge(7, now), judge(100 + round % 10, now)])
+        .collect();
+    assert!(!calm.contains(&Share::Beyond), "{calm:?}");
+}
+
+#[test]
 fn the_least_important_go_first_and_the_same_tenants_for_an_hour() {
     let shedder = WorkerShedder::default();
     let classes = ClassCount::new(2);

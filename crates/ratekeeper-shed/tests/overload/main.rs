@@ -12,6 +12,7 @@
 mod guard;
 mod peers;
 mod sim;
+mod start;
 mod upstream;
 
 use guard::{Guard, Open, Ours, Peer};

@@ -73,6 +73,19 @@ impl Tallies {
         self.0[by as usize][class].fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Moves the count of each class to its new place; none for a class that is gone. A request that is counted meanwhile may be
+    /// counted in its former place.
+    pub(super) fn move_classes(&self, places: &[Option<usize>]) {
+        for row in &self.0 {
+            let counts: Vec<_> = row.iter().map(|it| it.swap(0, Ordering::Relaxed)).collect();
+            for (count, place) in counts.into_iter().zip(places) {
+                if let Some(place) = place {
+                    row[*place].fetch_add(count, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
     pub(super) fn read(&self) -> [(Shed, [u64; CLASSES_MAX]); 5] {
         let row = |by: Shed| {
             let count = |class: usize| self.0[by as usize][class].load(Ordering::Relaxed);

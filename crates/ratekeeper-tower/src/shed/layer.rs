@@ -98,7 +98,7 @@ impl ShedLayer {
     /// The state of its controllers.
     #[must_use]
     pub fn state(&self) -> SiteState {
-        self.shared.site.state()
+        self.shared.site.state(&self.shared.shedder)
     }
 }
 

@@ -3,10 +3,39 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use http::{HeaderMap, StatusCode};
 use ratekeeper_core::Micros;
 use ratekeeper_shed::{Class, Ending, GatePlace, RoundTrip};
 
 use super::{Shed, ShedContext, Shedder, Site};
+
+/// The gRPC status `UNAVAILABLE`, in the head of an answer that has no messages.
+const UNAVAILABLE: &[u8] = b"14";
+
+/// The load that the end of a request tells of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LoadSign {
+    /// Its ending, and the time until it.
+    RoundTrip(Ending),
+    /// Its ending alone: the length of a call that may stream says nothing.
+    Untimed(Ending),
+}
+
+impl LoadSign {
+    /// The ending of a request that was answered: dropped if the service could not keep up.
+    #[must_use]
+    pub fn ending(status: StatusCode, headers: &HeaderMap) -> Ending {
+        let is_overload = matches!(
+            status,
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
+        );
+        let grpc = headers.get("grpc-status");
+        match is_overload || grpc.is_some_and(|it| it.as_bytes() == UNAVAILABLE) {
+            true => Ending::Dropped,
+            false => Ending::Answered,
+        }
+    }
+}
 
 /// A request that was not shed, until its answer begins. Dropped before that, it gives no sample: its client has gone.
 #[derive(Debug)]
@@ -32,7 +61,7 @@ struct Slot {
     site: Arc<Site>,
     place: GatePlace,
     begun: Instant,
-    ending: Option<Ending>,
+    sign: Option<LoadSign>,
 }
 
 impl Passage {
@@ -56,7 +85,7 @@ impl Passage {
             site: Arc::clone(site),
             place,
             begun,
-            ending: None,
+            sign: None,
         });
     }
 
@@ -87,11 +116,11 @@ impl Passage {
     }
 
     /// Records that the answer has begun, or that there is none. None for an ending that says nothing about load, as of
-    /// a stream or an upgrade.
+    /// an upgrade.
     #[must_use = "the request is in flight until this is dropped"]
-    pub fn answered(mut self, ending: Option<Ending>) -> InFlight {
+    pub fn answered(mut self, sign: Option<LoadSign>) -> InFlight {
         if let Some(slot) = &mut self.slot {
-            slot.ending = ending;
+            slot.sign = sign;
         }
         self.in_flight
     }
@@ -99,12 +128,17 @@ impl Passage {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let round_trip = self.ending.map(|ending| RoundTrip {
-            took: Micros::from(self.begun.elapsed()),
-            in_flight: self.place.in_flight,
-            ending,
-        });
-        self.site.gate.leave(self.shedder.now(), round_trip);
+        let (gate, now) = (&self.site.gate, self.shedder.now());
+        let round_trip = match self.sign {
+            Some(LoadSign::Untimed(ending)) => return gate.leave_untimed(now, self.place, ending),
+            Some(LoadSign::RoundTrip(ending)) => Some(RoundTrip {
+                took: Micros::from(self.begun.elapsed()),
+                in_flight: self.place.in_flight,
+                ending,
+            }),
+            None => None,
+        };
+        gate.leave(now, round_trip);
     }
 }
 

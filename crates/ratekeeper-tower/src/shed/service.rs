@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, UPGRADE};
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use ratekeeper_http::answer::BodyForm;
@@ -17,7 +17,7 @@ use ratekeeper_shed::Ending;
 use tower_service::Service;
 
 use super::layer::Shared;
-use super::{InFlight, Passage, Shed, ShedContext};
+use super::{InFlight, LoadSign, Passage, Shed, ShedContext};
 use crate::asked::original;
 use crate::body::ResponseBody;
 
@@ -74,10 +74,9 @@ where
         let Shared { shedder, site, .. } = &*self.shared;
         match shedder.admit(site, &context) {
             Ok(passage) => {
-                let gives_samples = !is_endless(&request);
                 let passed = Passed {
                     passage,
-                    gives_samples,
+                    sign: sign_of(&request),
                 };
                 ShedFuture::passed(self.inner.call(request), Some(passed))
             }
@@ -86,18 +85,27 @@ where
     }
 }
 
-/// Returns true for upgrades and calls that may stream: the time until their answer begins says nothing about load.
-fn is_endless<B>(request: &Request<B>) -> bool {
+/// A sign of load, from an ending.
+type SignOf = fn(Ending) -> LoadSign;
+
+/// What the end of `request` tells of load: nothing for an upgrade, and no time for a call that may stream.
+fn sign_of<B>(request: &Request<B>) -> Option<SignOf> {
     let kind = request.headers().get(CONTENT_TYPE);
     let is_grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
-    is_grpc || request.headers().contains_key(UPGRADE) || request.method() == Method::CONNECT
+    let is_upgrade = request.headers().contains_key(UPGRADE) || request.method() == Method::CONNECT;
+    match (is_upgrade, is_grpc) {
+        (true, _) => None,
+        (false, true) => Some(LoadSign::Untimed),
+        (false, false) => Some(LoadSign::RoundTrip),
+    }
 }
 
 /// A request that was not shed.
 #[derive(Debug)]
 struct Passed {
     passage: Passage,
-    gives_samples: bool,
+    /// None if the end says nothing about load.
+    sign: Option<SignOf>,
 }
 
 pin_project! {
@@ -163,19 +171,9 @@ where
 impl Passed {
     fn answered<R, E>(self, answer: &Result<Response<R>, E>) -> InFlight {
         let ending = match answer {
-            Ok(answer) if is_overload(answer.status()) => Ending::Dropped,
-            Ok(_) => Ending::Answered,
+            Ok(answer) => LoadSign::ending(answer.status(), answer.headers()),
             Err(_) => Ending::Dropped,
         };
-        self.passage
-            .answered(Some(ending).filter(|_| self.gives_samples))
+        self.passage.answered(self.sign.map(|sign| sign(ending)))
     }
-}
-
-/// Returns true for the statuses of a service that cannot keep up.
-fn is_overload(status: StatusCode) -> bool {
-    matches!(
-        status,
-        StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
-    )
 }

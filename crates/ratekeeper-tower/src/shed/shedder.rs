@@ -11,7 +11,7 @@ use ratekeeper_core::Timestamp;
 use ratekeeper_http::answer::{BodyForm, Form, HeaderLines, Refusal};
 use ratekeeper_rules::{AdaptiveShed, FleetShed, ShedMode, ShedRules, WorkerShed};
 use ratekeeper_shed::{
-    AdaptiveBounds, CLASSES_MAX, Class, ClassCount, FleetTerms, FleetUsage, Gate, Share,
+    AdaptiveBounds, CLASSES_MAX, Class, ClassCount, FleetTerms, FleetUsage, Gate, Share, Threshold,
     WorkerShedder, WorkerTerms,
 };
 
@@ -96,7 +96,11 @@ pub struct Site {
     processors: Option<Processors>,
 }
 
-const UNBOUNDED: AdaptiveBounds = AdaptiveBounds { min: 1, max: 1_000 };
+/// The bounds without an adaptive shedder: then the limit only tells workers what the service can take.
+const UNBOUNDED: AdaptiveBounds = AdaptiveBounds {
+    min: 1,
+    max: 1_000_000,
+};
 
 impl Default for Site {
     fn default() -> Self {
@@ -130,11 +134,13 @@ impl Site {
         self.gate.take_utilisation().max(used)
     }
 
-    /// The state of its controllers.
+    /// The state of its controllers, as `shedder` sees them. Without requests for a second nothing is to be shed.
     #[must_use]
-    pub fn state(&self) -> SiteState {
+    pub fn state(&self, shedder: &Shedder) -> SiteState {
         let (unloaded, average) = self.gate.round_trips();
-        let (utilisation, share_shed) = self.workers.state();
+        let workers = self.workers.state(shedder.now());
+        let (utilisation, share_shed) =
+            workers.map_or((0.0, 0.0), |it| (it.utilisation, it.share_shed));
         SiteState {
             limit: self.gate.limit(),
             in_flight: self.gate.in_flight(),
@@ -146,8 +152,10 @@ impl Site {
     }
 
     /// The treatment of each class, the least important first.
-    pub fn classes(&self, count: ClassCount) -> impl Iterator<Item = ClassState> {
-        let threshold = self.workers.threshold();
+    pub fn classes(&self, shedder: &Shedder) -> impl Iterator<Item = ClassState> {
+        let count = ClassCount::new(shedder.rules.lock().priorities.len());
+        let workers = self.workers.state(shedder.now());
+        let threshold = workers.map_or(Threshold::NOTHING, |it| it.threshold);
         (0..)
             .map(Class::new)
             .take(count.get())
@@ -179,6 +187,8 @@ pub struct Shedder {
     /// The rules that were seen last, and their address, to compare without a lock.
     rules: Mutex<Arc<ShedRules>>,
     rules_at: AtomicUsize,
+    /// Rules without shedders.
+    none: Arc<ShedRules>,
 }
 
 impl Default for Shedder {
@@ -190,6 +200,7 @@ impl Default for Shedder {
             shadow: Tallies::default(),
             rules: Mutex::new(Arc::default()),
             rules_at: AtomicUsize::new(0),
+            none: Arc::default(),
         }
     }
 }
@@ -312,13 +323,27 @@ impl Shedder {
         self.enforced.record(by, class.index());
     }
 
+    /// Records the rules in force; None if they have no shedders.
+    pub(crate) fn follow(&self, rules: Option<&Arc<ShedRules>>) {
+        self.observe_rules(rules.unwrap_or(&self.none));
+    }
+
     fn observe_rules(&self, rules: &Arc<ShedRules>) {
         let at = Arc::as_ptr(rules) as usize;
         // Relaxed: the address only tells whether to take the lock.
-        if self.rules_at.load(Ordering::Relaxed) != at {
-            *self.rules.lock() = Arc::clone(rules);
-            self.rules_at.store(at, Ordering::Relaxed);
+        if self.rules_at.load(Ordering::Relaxed) == at {
+            return;
         }
+        let mut last = self.rules.lock();
+        if last.priorities != rules.priorities {
+            // Counts go by name: a class keeps them in its new place.
+            let place = |name| rules.priorities.iter().position(|it| it == name);
+            let places: Vec<_> = last.priorities.iter().map(place).collect();
+            self.enforced.move_classes(&places);
+            self.shadow.move_classes(&places);
+        }
+        *last = Arc::clone(rules);
+        self.rules_at.store(at, Ordering::Relaxed);
     }
 
     /// The time since this was made: controllers need no other.
@@ -342,19 +367,21 @@ impl Shedder {
     /// The usage of the fleet, as far as it is known.
     #[must_use]
     pub fn fleet_usage(&self) -> FleetState {
-        let classes = ClassCount::new(self.rules.lock().priorities.len());
+        let rules = self.rules.lock();
         FleetState {
-            own: self.fleet.own(classes),
+            own: self.fleet.own(ClassCount::new(rules.priorities.len())),
             others: self.fleet.others(),
-            is_stale: self.fleet.is_stale(),
+            is_stale: self.fleet.is_stale() && is_on(rules.fleet.map(|it| it.mode)),
         }
     }
 
     /// The counts.
     #[must_use]
     pub fn counts(&self) -> ShedCounts {
+        // Held, so that no counts are on their way to another class.
+        let rules = self.rules.lock();
         ShedCounts {
-            rules: Arc::clone(&self.rules.lock()),
+            rules: Arc::clone(&rules),
             shed: self.enforced.read(),
             shadow: self.shadow.read(),
             in_flight: std::array::from_fn::<_, CLASSES_MAX, _>(|it| self.fleet.in_flight_of(it)),
@@ -365,3 +392,6 @@ impl Shedder {
 fn is_on(mode: Option<ShedMode>) -> bool {
     mode.is_some_and(|mode| mode != ShedMode::Off)
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,9 +8,9 @@ use crate::home::Home;
 use crate::limiter;
 use crate::settings::{Flags, Problems, ServiceSettings, Settings};
 use crate::traces::Traces;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use ratekeeper_client::{
-    Client, ClientCertificate, Config, FallbackPolicy, ServiceEnforcer, Tls, Trouble,
+    Client, Config, ConfigError, FallbackPolicy, ServiceEnforcer, Tls, Trouble,
 };
 use ratekeeper_gateway::Gateway;
 use ratekeeper_http::UnclearDomain;
@@ -21,7 +21,6 @@ use ratekeeper_server::{
     by,
 };
 use ratekeeper_stores::Stores;
-use ratekeeper_tls::{PemFile, PemPair, TlsFile, TlsFileError};
 use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -42,7 +41,8 @@ pub(super) async fn run(
     let snapshot = limiter.snapshot();
     let domain = domain(settings, snapshot.rules())?;
     has_room_for_a_level(settings, snapshot.rules())?;
-    let client = Client::new(client_config(settings, service, &limiter)?)?;
+    let client = Client::new(client_config(settings, service, &limiter));
+    let client = client.map_err(|error| blame(service, error))?;
     let mut enforcer = ServiceEnforcer::new(client.clone());
     if *settings.values.service_permits {
         enforcer = enforcer.with_permits();
@@ -160,65 +160,32 @@ fn client_config(
     settings: &Settings,
     service: &ServiceSettings,
     limiter: &Arc<Limiter<Stores>>,
-) -> Result<Config> {
+) -> Config {
     let values = &settings.values;
     let mut config = Config::new("");
     config.endpoints.clone_from(&service.endpoints);
-    config.token = match &*values.service_token_file {
-        None => values.service_token.clone(),
-        Some(path) => Some(token(path)?),
-    };
+    config.token.clone_from(&values.service_token);
+    config.token_file.clone_from(&values.service_token_file);
     config.deadline = *values.service_deadline;
     config.fallback = match *values.on_service_failure {
         FailureMode::Allow => FallbackPolicy::Allow,
         FailureMode::Deny => FallbackPolicy::Deny,
         FailureMode::Local => FallbackPolicy::Local(Arc::clone(limiter) as _),
     };
-    let tls = tls(service, values.service_server_name.clone());
-    config.tls = tls.map_err(|error| anyhow!("{}", service.file_settings.blame(&error)))?;
-    Ok(config)
-}
-
-/// Reads the TLS files into the form that the client takes.
-fn tls(service: &ServiceSettings, server_name: Option<String>) -> Result<Tls, TlsFileError> {
-    let files = &service.files;
-    let authorities = match &files.authorities {
-        None => None,
-        Some(path) => {
-            let read = PemFile::read(TlsFile::Authorities, path)?;
-            read.authorities()?;
-            Some(text(&read))
-        }
+    config.tls = Tls {
+        files: service.files.clone(),
+        server_name: values.service_server_name.clone(),
     };
-    let identity = match &files.identity {
-        None => None,
-        Some(identity) => {
-            let pair = PemPair::read(identity)?;
-            pair.certificates()?;
-            pair.private_key()?;
-            Some(ClientCertificate {
-                certificate_pem: text(&pair.certificate),
-                key_pem: text(&pair.key),
-            })
-        }
-    };
-    Ok(Tls {
-        authorities_pem: authorities,
-        identity,
-        server_name,
-    })
+    config
 }
 
-/// Reads the token, without the end of its line.
-fn token(path: &Path) -> Result<String> {
-    let text = std::fs::read_to_string(path);
-    let text = text.with_context(|| format!("service_token_file: cannot read {}", path.display()));
-    Ok(text?.trim().to_owned())
-}
-
-/// The file as text. In a valid file only a remark between the blocks can be anything else.
-fn text(file: &PemFile) -> String {
-    String::from_utf8_lossy(file.bytes()).into_owned()
+/// The client's refusal of its configuration, after the setting that it is about.
+fn blame(service: &ServiceSettings, error: ConfigError) -> anyhow::Error {
+    match error {
+        ConfigError::TlsFile(error) => anyhow!("{}", service.file_settings.blame(&error)),
+        ConfigError::TokenFile(..) => anyhow!("service_{error}"),
+        other => other.into(),
+    }
 }
 
 /// Describes for people what limits requests.
