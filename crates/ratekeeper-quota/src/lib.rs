@@ -42,6 +42,8 @@ mod identity;
 mod list;
 mod metering;
 mod period;
+#[cfg(test)]
+mod plans;
 mod record;
 mod rows;
 mod saved;
@@ -80,4 +82,4 @@ pub use saved::SavedError;
 pub use status::QuotaStatus;
 pub use store::QuotaStore;
 pub use tenants::{UnclearTenants, tenants_domain};
-pub use usage::{UsageFilter, UsageRow};
+pub use usage::{FORGOTTEN_MAX, UsageFilter, UsageRow};
