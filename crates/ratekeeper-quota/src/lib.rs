@@ -27,6 +27,7 @@
 mod adjust;
 mod audit;
 mod audited;
+mod boot;
 mod bulk;
 mod calls;
 mod change;
@@ -38,6 +39,7 @@ mod export;
 mod file;
 mod fleet;
 mod follow;
+mod head;
 mod identity;
 mod list;
 mod metering;
