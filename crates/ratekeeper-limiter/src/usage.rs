@@ -218,10 +218,11 @@ impl UsageMeter {
         parts.flat_map(|part| part.lock().names.take()).collect()
     }
 
-    /// Puts names back that could not be written.
+    /// Puts names back that could not be written, as many as one hour may have; others are told when they call again.
     pub fn put_back(&self, names: Vec<MeteredCaller>) {
         for name in names {
-            self.part(name.tenant).lock().names.put_back(name);
+            let mut part = self.part(name.tenant).lock();
+            part.names.put_back(name, USAGE_ROWS_MAX / PARTS);
         }
     }
 
@@ -327,11 +328,16 @@ impl UsageMeter {
     /// their counts are written: no request is under way for that long.
     pub fn forget_before(&self, now: Timestamp) {
         let current = minute(now);
-        for part in &self.parts {
-            let mut part = part.lock();
+        let is_over = |hour: &Hour| (hour.number + 1) * 60 < current;
+        // All parts are held: those that are counted together are the sum of all, so an hour goes from all of them or from none.
+        let mut parts: Vec<_> = self.parts.iter().map(Mutex::lock).collect();
+        let hours = parts.iter().flat_map(|part| &part.hours);
+        let unwritten = hours.filter(|hour| is_over(hour) && hour.is_unwritten());
+        let unwritten: Vec<u64> = unwritten.map(|hour| hour.number).collect();
+        for part in &mut parts {
             part.minutes.retain(|minute| minute.number + 2 > current);
             part.hours
-                .retain(|hour| (hour.number + 1) * 60 + 1 > current || hour.is_unwritten());
+                .retain(|hour| !is_over(hour) || unwritten.contains(&hour.number));
         }
     }
 

@@ -3,10 +3,9 @@
 //! All nodes look at the same calls in the database. Each step is a change of one tenant on the condition that
 //! it has not been changed since it was looked at, so of several nodes that want to take a step one does.
 
+mod busy;
 mod demand;
 mod shadow;
-
-use std::collections::BTreeSet;
 
 use ratekeeper_core::Timestamp;
 use ratekeeper_rules::{
@@ -31,10 +30,12 @@ const PAGE: usize = 500;
 /// The tenants to look at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AdjustRound {
-    /// Those that may need more.
+    /// Those that may need more, of limits over less than a day.
     Busy,
     /// Those and all whose limits are raised.
     All,
+    /// Those and the ones that may need more, of limits over a day or longer.
+    Long,
 }
 
 /// A step that was taken, or would be.
@@ -112,8 +113,8 @@ impl QuotaStore {
                 capacity: AdjustPolicy::capacity(rule),
                 now,
             };
-            let mut tenants = self.busy(&raised).await?;
-            if round == AdjustRound::All {
+            let mut tenants = self.busy(&raised, round).await?;
+            if round != AdjustRound::Busy {
                 tenants.extend(self.raised(&raised).await?);
             }
             for hash in tenants {
@@ -127,68 +128,22 @@ impl QuotaStore {
         Ok(taken)
     }
 
-    /// The hashes of tenants whose calls are a reason to raise even the plan's own limit.
-    async fn busy(&self, raised: &Raised<'_>) -> Result<BTreeSet<String>, QuotaError> {
-        let least = raised.policy.threshold(raised.capacity, 0);
-        let current = demand::minute(raised.now);
-        let mut found = BTreeSet::new();
-        // The period that ends with the current minute, which is not over yet, and the one before.
-        for last in [current, current.saturating_sub(1)] {
-            let mut after = String::new();
-            loop {
-                let page = within(async {
-                    let rows = sqlx::query(
-                        "SELECT api_key FROM quota_usage WHERE minute > $1 AND minute <= $2 AND domain = $3 \
-                         AND (rule = $4 OR rule = $5) AND api_key > $6 GROUP BY api_key \
-                         HAVING SUM(allowed) >= $7 ORDER BY api_key LIMIT $8",
-                    )
-                    .bind(stored(last) - stored(raised.period))
-                    .bind(stored(last))
-                    .bind(raised.domain.name().to_owned())
-                    .bind(raised.counted[0].clone())
-                    .bind(raised.counted[1].clone())
-                    .bind(after.clone())
-                    .bind(stored(least))
-                    .bind(stored(PAGE as u64))
-                    .fetch_all(&self.pool)
-                    .await?;
-                    keys(&rows, "api_key")
-                })
-                .await?;
-                let is_last = page.len() < PAGE;
-                after = page.last().cloned().unwrap_or_default();
-                found.extend(page);
-                if is_last {
-                    break;
-                }
-            }
-        }
-        Ok(found)
-    }
-
     /// The hashes of tenants whose limits are raised, or would be in shadow mode.
     async fn raised(&self, raised: &Raised<'_>) -> Result<Vec<String>, QuotaError> {
+        if raised.policy.mode != AdjustMode::On {
+            return self.shadow_raised(raised.domain.name()).await;
+        }
         let mut found: Vec<String> = Vec::new();
         loop {
             let after = found.last().cloned().unwrap_or_default();
             let page = within(async {
-                let query = match raised.policy.mode {
-                    AdjustMode::On => sqlx::query(
-                        "SELECT DISTINCT api_key FROM quota_override WHERE domain = $1 AND steps > 0 \
-                         AND api_key > $2 ORDER BY api_key LIMIT $3",
-                    ),
-                    _ => sqlx::query(
-                        "SELECT DISTINCT subject AS api_key FROM quota_audit WHERE domain = $1 \
-                         AND action = 'adjust.shadow' AND subject > $2 ORDER BY subject LIMIT $3",
-                    ),
-                };
-                let rows = query
-                    .bind(raised.domain.name().to_owned())
-                    .bind(after)
-                    .bind(stored(PAGE as u64))
-                    .fetch_all(&self.pool)
-                    .await?;
-                keys(&rows, "api_key")
+                let query = sqlx::query(
+                    "SELECT DISTINCT api_key FROM quota_override WHERE domain = $1 AND steps > 0 \
+                     AND api_key > $2 ORDER BY api_key LIMIT $3",
+                );
+                let query = query.bind(raised.domain.name().to_owned()).bind(after);
+                let query = query.bind(stored(PAGE as u64));
+                keys(&query.fetch_all(&self.pool).await?, "api_key")
             })
             .await?;
             let is_last = page.len() < PAGE;

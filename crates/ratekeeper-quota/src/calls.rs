@@ -3,15 +3,18 @@
 //! A call is in here once, whatever number of rules it matched. Nodes write absolute numbers, as they do [by
 //! minute](crate::UsageRow).
 
+mod sums;
+
 use std::fmt;
 use std::str::FromStr;
+use std::time::{Duration, Instant};
 
 use ratekeeper_rules::TenantHash;
 use serde::{Deserialize, Serialize};
 use sqlx::Row;
 
 use crate::bulk::line;
-use crate::metering::{none_has_a_zero, read_digits, shown, write_digits};
+use crate::metering::{none_has_a_zero, read_digits, write_digits};
 use crate::record::printable;
 use crate::rows::{self, Cell, stored};
 use crate::store::within;
@@ -19,6 +22,11 @@ use crate::usage::name_of;
 use crate::{
     BulkFormat, NotAUsageCursor, QuotaError, QuotaStore, USAGE_PAGE_MAX, UsageFilter, UsagePeriod,
 };
+
+use sums::{Caller, TenantPlace};
+
+/// The time after which a page is not gone on with. Clients wait for ten seconds.
+const PAGE_MAX: Duration = Duration::from_secs(5);
 
 /// The calls of one tenant in one hour, on one node.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -142,7 +150,7 @@ impl QuotaStore {
 
     /// The calls that `filter` selects, added up `by` day or month, after `cursor`, oldest first; at most `most` and
     /// [`USAGE_PAGE_MAX`] lines. Calls count by hour, so an hour that `filter` begins in counts as a whole, and one that it
-    /// ends in does as well.
+    /// ends in does as well. A page that takes seconds ends early, maybe without a line.
     ///
     /// # Errors
     /// The database cannot be used.
@@ -155,37 +163,55 @@ impl QuotaStore {
     ) -> Result<CallPage, QuotaError> {
         self.prepare().await?;
         let most = usize::try_from(most.clamp(1, USAGE_PAGE_MAX)).unwrap_or(1);
-        let mut next = CallCursor(filter.from / 60, String::new(), String::new());
-        if let Some(cursor) = cursor {
-            next = cursor.clone();
-        }
+        self.calls_page(filter, by, (cursor, most), PAGE_MAX).await
+    }
+
+    /// The same, for about as long as `patience`.
+    async fn calls_page(
+        &self,
+        filter: &UsageFilter,
+        by: UsagePeriod,
+        (cursor, most): (Option<&CallCursor>, usize),
+        patience: Duration,
+    ) -> Result<CallPage, QuotaError> {
+        let begun = Instant::now();
+        let start = || CallCursor(filter.from / 60, String::new(), String::new());
+        let mut next = cursor.cloned().unwrap_or_else(start);
         let until = filter.until.div_ceil(60);
         let mut lines: Vec<CallLine> = Vec::new();
         while let Some(first) = self.first_hour(filter, next.0, until).await? {
-            if by.end(first) != by.end(next.0) {
+            let end = by.end(first).max(first.saturating_add(1));
+            let mut after = match end == by.end(next.0) {
+                true => (next.1, next.2),
                 // There were no calls in the rest of that period.
-                (next.1, next.2) = Default::default();
+                false => TenantPlace::default(),
+            };
+            let hours = first.max(filter.from / 60)..end.min(until);
+            loop {
+                let wanted = most + 1 - lines.len();
+                let callers = self.callers(filter, &after, wanted).await?;
+                let Some(last) = callers.last() else {
+                    break;
+                };
+                let mut sums = self
+                    .sums(filter, hours.clone(), &after, &last.place)
+                    .await?;
+                for caller in callers {
+                    if let Some(sum) = sums.remove(&caller.place) {
+                        if lines.len() == most {
+                            let next = Some(CallCursor(first, after.0, after.1));
+                            return Ok(CallPage { lines, next });
+                        }
+                        lines.push(caller.line(by.name(first), sum));
+                    }
+                    after = caller.place;
+                }
+                if begun.elapsed() >= patience {
+                    let next = Some(CallCursor(first, after.0, after.1));
+                    return Ok(CallPage { lines, next });
+                }
             }
-            let end = by.end(first).min(until);
-            let hours = (first.max(filter.from / 60), end);
-            let room = most + 1 - lines.len();
-            let of_period = self.calls_within(filter, hours, &next, room).await?;
-            let (name, before) = (by.name(first), lines.len());
-            lines.extend(of_period.into_iter().map(|line| CallLine {
-                period: name.clone(),
-                ..line
-            }));
-            if lines.len() > most {
-                lines.truncate(most);
-                // Where nothing of this period is on the page, the next one has all of it.
-                let last = lines.last().filter(|_| most > before);
-                let (domain, hash) = last
-                    .map(|last| (last.domain.clone(), last.hash.clone()))
-                    .unwrap_or_default();
-                let next = Some(CallCursor(first, domain, hash));
-                return Ok(CallPage { lines, next });
-            }
-            next = CallCursor(end, String::new(), String::new());
+            next = CallCursor(hours.end, String::new(), String::new());
         }
         Ok(CallPage { lines, next: None })
     }
@@ -197,70 +223,36 @@ impl QuotaStore {
         from: u64,
         until: u64,
     ) -> Result<Option<u64>, QuotaError> {
-        let (domain, tenant) = filter.named();
-        let hour: Option<i64> = within(async {
-            let row = sqlx::query(
-                "SELECT MIN(hour) AS hour FROM quota_calls \
-                 WHERE hour >= $1 AND hour < $2 AND ($3 = '' OR (domain = $4 AND api_key = $3))",
-            );
-            let row = row.bind(stored(from)).bind(stored(until));
-            let row = row.bind(tenant).bind(domain).fetch_one(&self.pool).await?;
-            Ok(row.try_get("hour")?)
-        })
-        .await?;
+        let query = match &filter.tenant {
+            None => sqlx::query("SELECT MIN(hour) AS hour FROM quota_calls WHERE hour >= $1 AND hour < $2"),
+            Some((domain, tenant)) => sqlx::query(
+                "SELECT MIN(hour) AS hour FROM quota_calls WHERE domain = $1 AND api_key = $2 AND hour >= $3 AND hour < $4",
+            )
+            .bind(domain.clone())
+            .bind(tenant.to_string()),
+        };
+        let query = query.bind(stored(from)).bind(stored(until));
+        let row = within(async { Ok(query.fetch_one(&self.pool).await?) });
+        let hour: Option<i64> = row.await?.try_get("hour")?;
         hour.map(|hour| rows::whole(hour, "quota_calls"))
             .transpose()
     }
+}
 
-    /// The calls from the first of `hours` to before the second, by tenant, of those after `cursor`.
-    async fn calls_within(
-        &self,
-        filter: &UsageFilter,
-        (from, until): (u64, u64),
-        CallCursor(_, after, hash): &CallCursor,
-        most: usize,
-    ) -> Result<Vec<CallLine>, QuotaError> {
-        let (domain, tenant) = filter.named();
-        within(async {
-            let rows = sqlx::query(concat!(
-                "SELECT u.domain, u.api_key, u.allowed, u.denied, ",
-                shown!(),
-                " AS shown FROM (SELECT domain, api_key, CAST(SUM(allowed) AS BIGINT) AS allowed, \
-                 CAST(SUM(denied) AS BIGINT) AS denied FROM quota_calls \
-                 WHERE hour >= $1 AND hour < $2 AND ($3 = '' OR (domain = $4 AND api_key = $3)) \
-                 AND (domain, api_key) > ($5, $6) GROUP BY domain, api_key ORDER BY domain, api_key LIMIT $7) AS u \
-                 LEFT JOIN tenant t ON t.domain = u.domain AND t.api_key = u.api_key \
-                 LEFT JOIN quota_caller c ON c.domain = u.domain AND c.api_key = u.api_key \
-                 ORDER BY u.domain, u.api_key"
-            ))
-            .bind(stored(from))
-            .bind(stored(until))
-            .bind(tenant)
-            .bind(domain)
-            .bind(after.clone())
-            .bind(hash.clone())
-            .bind(stored(most as u64))
-            .fetch_all(&self.pool)
-            .await?;
-            rows.iter().map(CallLine::read).collect()
-        })
-        .await
+impl Caller {
+    fn line(&self, period: String, (allowed, denied): (u64, u64)) -> CallLine {
+        CallLine {
+            period,
+            domain: self.place.0.clone(),
+            tenant: self.shown.clone(),
+            hash: self.place.1.clone(),
+            allowed,
+            denied,
+        }
     }
 }
 
 impl CallLine {
-    fn read(row: &sqlx::any::AnyRow) -> Result<Self, QuotaError> {
-        const TABLE: &str = "quota_calls";
-        Ok(Self {
-            period: String::new(),
-            domain: row.try_get("domain")?,
-            tenant: row.try_get("shown")?,
-            hash: row.try_get("api_key")?,
-            allowed: rows::whole(row.try_get("allowed")?, TABLE)?,
-            denied: rows::whole(row.try_get("denied")?, TABLE)?,
-        })
-    }
-
     /// The first line of a file: the names of the columns in CSV.
     #[must_use]
     pub const fn head(format: BulkFormat) -> &'static str {
@@ -274,5 +266,60 @@ impl CallLine {
     #[must_use]
     pub fn written(&self, format: BulkFormat) -> String {
         line(format, Self::head(format), self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plans::{Filled, key};
+    use crate::{DatabaseKind, UsageFilter};
+
+    /// The calls of a day, page by page, with so much time for each page.
+    async fn lines(store: &QuotaStore, most: usize, patience: Duration) -> (Vec<CallLine>, usize) {
+        let day = UsageFilter {
+            from: 24 * 60,
+            until: 48 * 60,
+            ..UsageFilter::default()
+        };
+        let (mut lines, mut cursor, mut pages) = (Vec::new(), None, 0);
+        loop {
+            let asked = (cursor.as_ref(), most);
+            let page = store.calls_page(&day, UsagePeriod::Month, asked, patience);
+            let page = page.await.expect("it answers");
+            lines.extend(page.lines);
+            pages += 1;
+            cursor = page.next;
+            if cursor.is_none() {
+                return (lines, pages);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_page_that_takes_long_ends_early_and_the_lines_are_the_same() {
+        let filled = Filled::new(DatabaseKind::Sqlite).await;
+        // More tenants than are looked at together, who did not call on that day; their hashes are anywhere.
+        let other = |tenant: usize| CallRow {
+            hour: 70,
+            domain: "d".to_owned(),
+            tenant: Some(key().hash(&format!("other {tenant}"))),
+            node: "n".to_owned(),
+            allowed: 1,
+            denied: 0,
+        };
+        let others: Vec<_> = (0..2_000).map(other).collect();
+        let written = filled.store.write_calls(&others, &[]).await;
+        written.expect("they can be written");
+        let (whole, pages) = lines(&filled.store, 10_000, Duration::MAX).await;
+        assert_eq!((whole.len(), pages), (100, 1));
+        assert!(
+            whole.iter().all(|line| line.allowed == 24),
+            "each hour once"
+        );
+        let (parts, pages) = lines(&filled.store, 10_000, Duration::ZERO).await;
+        assert!(parts == whole && pages > 2, "{pages}");
+        let (parts, pages) = lines(&filled.store, 7, Duration::MAX).await;
+        assert!(parts == whole && pages == 15, "{pages}");
     }
 }

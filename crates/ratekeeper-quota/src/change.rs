@@ -252,19 +252,21 @@ impl QuotaStore {
         self.prepare().await?;
         within(async {
             let mut change = self.begin().await?;
-            let before = find(&mut change.transaction, &tenant.domain, tenant.hash).await?;
-            let is_deleted = before.as_ref().is_none_or(|kept| kept.is_deleted);
-            let before = before.map(|kept| kept.record);
-            let known = before.as_ref().filter(|_| !is_deleted);
-            check(expected, known)?;
-            let quotas = before.as_ref().map(|record| record.quotas.clone());
+            let found = find(&mut change.transaction, &tenant.domain, tenant.hash).await?;
+            let is_deleted = found.as_ref().is_none_or(|kept| kept.is_deleted);
+            let found = found.map(|kept| kept.record);
+            let before = found.as_ref().filter(|_| !is_deleted);
+            check(expected, before)?;
+            // The trace of a deleted tenant tells its name and its epoch; the tenant itself is none any more.
+            let quotas = found.as_ref().map(|record| record.quotas.clone());
             let mut quotas = quotas.unwrap_or_default();
             quotas.epoch = quotas.epoch.saturating_add(1);
-            let record = change.next_record(tenant, quotas, before.as_ref());
+            let id = named(tenant, found.as_ref());
+            let record = change.next_record(&id, quotas, before);
             // A tenant without quotas of its own is not listed for having been reset.
             change.write([&record].into_iter(), is_deleted).await?;
             change
-                .record(&audited("reset", before.as_ref(), Some(&record), editor))
+                .record(&audited("reset", before, Some(&record), editor))
                 .await?;
             self.commit(change).await?;
             Ok(record)

@@ -106,13 +106,17 @@ impl DatabaseAddress {
         &self.url
     }
 
-    /// Connections that are made as needed, to the `known` file only once there is one.
-    pub(crate) fn pool(&self, known: Arc<OnceCell<FileId>>) -> Result<AnyPool, QuotaError> {
+    /// At most so many connections, which are made as needed, to the `known` file only once there is one.
+    pub(crate) fn pool(
+        &self,
+        connections: u32,
+        known: Arc<OnceCell<FileId>>,
+    ) -> Result<AnyPool, QuotaError> {
         sqlx::any::install_default_drivers();
         let options = AnyConnectOptions::from_str(&self.url);
         let options = options.map_err(|error| QuotaError::BadAddress(Some(error)))?;
         let pool = AnyPoolOptions::new()
-            .max_connections(4)
+            .max_connections(connections)
             .acquire_timeout(CONNECT_MAX)
             .idle_timeout(Duration::from_secs(300));
         if self.kind() == DatabaseKind::Postgres {

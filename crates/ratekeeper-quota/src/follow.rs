@@ -2,7 +2,7 @@
 //!
 //! Every second the database is asked for changes after the last one that is known; on PostgreSQL a
 //! notification says when to ask at once. After a failure everything is read again, since the database may
-//! be another one. Whatever happens, the last good tenants stay in force.
+//! be another one, and so it is where the trail of changes has another hash than the one that was read. Whatever happens, the last good tenants stay in force.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -17,9 +17,12 @@ use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
+use crate::boot::BootInstant;
 use crate::database::{CHANNEL, DatabaseKind};
+use crate::head::{Head, Newest};
 use crate::saved;
 use crate::status::{QuotaStatus, Source};
+use crate::store::joined;
 use crate::{FleetRecord, QuotaError, QuotaStore, with_causes};
 
 /// The interval at which the database is asked for changes.
@@ -74,18 +77,18 @@ impl Follower {
         let status = QuotaStatus::default();
         let mut copy = Copy {
             index: TenantIndex::new(store.key().clone()),
-            store,
+            store: store.with_kept_connection(),
             config,
             apply: Arc::new(apply),
             status: status.clone(),
-            version: 0,
+            head: Head::default(),
             is_whole: false,
             is_read: false,
-            asked: Instant::now(),
+            asked: BootInstant::now(),
             saved: None,
             save_tried: None,
             is_save_failing: false,
-            tidied: Instant::now(),
+            tidied: BootInstant::now(),
         };
         match timeout(patience, copy.look()).await {
             Ok(()) if copy.is_whole => {}
@@ -218,22 +221,22 @@ struct Copy {
     apply: Arc<Apply>,
     status: QuotaStatus,
     index: TenantIndex,
-    /// The number of the last change that is in the index.
-    version: u64,
+    /// The last change that is in the index.
+    head: Head,
     /// False if the index has to be read again.
     is_whole: bool,
     /// True once the index was read whole. It is saved from then on, also while the database is away.
     is_read: bool,
     /// The time of the last answer.
-    asked: Instant,
+    asked: BootInstant,
     /// The last change that was saved.
-    saved: Option<u64>,
+    saved: Option<Head>,
     /// The time of the last attempt to save.
     save_tried: Option<Instant>,
     /// True while the copy cannot be saved, which is logged once.
     is_save_failing: bool,
     /// The last time that traces of deleted tenants were dropped.
-    tidied: Instant,
+    tidied: BootInstant,
 }
 
 impl Copy {
@@ -244,7 +247,7 @@ impl Copy {
         }
         match self.read().await {
             Ok(()) => {
-                self.asked = Instant::now();
+                self.asked = BootInstant::now();
                 if let Some(away) = self.status.answered() {
                     info!(away_s = away.as_secs(), "the quota database answers again");
                 }
@@ -254,25 +257,36 @@ impl Copy {
     }
 
     async fn read(&mut self) -> Result<(), QuotaError> {
-        let newest = self.store.version().await?;
-        if self.is_whole && newest == self.version {
+        let Newest {
+            head: newest,
+            goes_on,
+        } = self.store.newest(&self.head).await?;
+        if self.is_whole && newest == self.head {
             return Ok(());
         }
-        // A database that was put back has fewer changes than we know of.
-        let is_older = newest < self.version;
-        let mut next = (self.index.clone(), self.version);
-        if !self.is_whole || is_older {
+        let mut next = (self.index.clone(), self.head.version);
+        let goes_on = goes_on && self.is_whole;
+        if !goes_on {
             next = (TenantIndex::new(self.store.key().clone()), 0);
         }
+        if self.is_whole && !goes_on {
+            let (known, now) = (self.head.version, newest.version);
+            warn!(
+                known,
+                now, "the quota database has lost changes that this node knows: all is read again"
+            );
+        }
         // First, since all tenants of a large database take a while.
-        let known = self.status.fleet().filter(|_| self.is_whole && !is_older);
+        let known = self.status.fleet().filter(|_| goes_on);
         self.read_fleet(known).await?;
         let (index, version) = self.read_tenants(next).await?;
-        if version > newest {
+        let mut head = newest;
+        if version > head.version {
             // Before a tenant that has changed meanwhile, a token or a switch may have.
             self.read_fleet(self.status.fleet()).await?;
+            head = self.store.head_at(version).await?;
         }
-        self.put(index, version.max(newest), Source::Database).await;
+        self.put(index, head, Source::Database).await;
         self.is_whole = true;
         self.is_read = true;
         Ok(())
@@ -311,15 +325,16 @@ impl Copy {
         }
     }
 
-    async fn put(&mut self, index: TenantIndex, version: u64, source: Source) {
+    async fn put(&mut self, index: TenantIndex, head: Head, source: Source) {
+        let version = head.version;
         let (apply, copy) = (Arc::clone(&self.apply), index.clone());
         let unknown = blocking(move || apply(copy)).await;
         let tenants = index.len();
         self.status.in_force(source, version, tenants, unknown);
-        if self.version != version || !self.is_whole {
+        if self.head != head || !self.is_whole {
             info!(version, tenants, unknown, "new quotas of tenants in use");
         }
-        (self.index, self.version) = (index, version);
+        (self.index, self.head) = (index, head);
     }
 
     fn failed(&mut self, error: &QuotaError) {
@@ -351,7 +366,11 @@ impl Copy {
                     tenants = index.len(),
                     "the saved quotas of tenants are in use"
                 );
-                self.put(index, version, Source::Saved).await;
+                let head = Head {
+                    version,
+                    ..Head::default()
+                };
+                self.put(index, head, Source::Saved).await;
                 return;
             }
             Ok(None) => {}
@@ -362,7 +381,7 @@ impl Copy {
             true => TenantIndex::allowing_all(key),
             false => TenantIndex::new(key),
         };
-        self.put(unread, 0, Source::Nothing).await;
+        self.put(unread, Head::default(), Source::Nothing).await;
     }
 
     /// Drops traces of deleted tenants that every node has seen.
@@ -370,7 +389,7 @@ impl Copy {
         if !self.is_whole || self.tidied.elapsed() < FORGETS_EVERY {
             return;
         }
-        self.tidied = Instant::now();
+        self.tidied = BootInstant::now();
         // What is not dropped now is dropped in an hour.
         let _ = self.store.forget_deleted(TRACES_KEPT).await;
     }
@@ -383,18 +402,19 @@ impl Copy {
         let tried = self.save_tried;
         let is_time =
             when == SaveWhen::Changed || tried.is_none_or(|tried| tried.elapsed() >= SAVED_EVERY);
-        if !self.is_read || self.saved == Some(self.version) || !is_time {
+        if !self.is_read || self.saved.as_ref() == Some(&self.head) || !is_time {
             return;
         }
         self.save_tried = Some(Instant::now());
-        let (index, version) = (self.index.clone(), self.version);
+        let (index, head) = (self.index.clone(), self.head.clone());
+        let version = head.version;
         let shown = path.clone();
         let saved = blocking(move || saved::save(&path, &index, version)).await;
         let was_failing = std::mem::replace(&mut self.is_save_failing, saved.is_err());
         let path = shown.display();
         match saved {
             Ok(()) => {
-                self.saved = Some(version);
+                self.saved = Some(head);
                 if was_failing {
                     info!(%path, "the quotas of tenants are saved again");
                 }
@@ -409,14 +429,7 @@ impl Copy {
 
 /// Runs what takes long on a thread where it delays no request.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    match spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime shuts down, and this task with it.
-            Err(_) => std::future::pending().await,
-        },
-    }
+    joined(spawn_blocking(work)).await
 }
 
 #[cfg(test)]
@@ -426,9 +439,12 @@ mod tests {
     use ratekeeper_rules::{
         Options, RuleSet, Source as RuleSource, TenantKey, TenantPlan, TenantQuotas, load,
     };
+    use ratekeeper_testkit::postgres::Server;
+    use tempfile::TempDir;
 
     use super::*;
     use crate::rows;
+    use crate::store::CONNECTIONS;
     use crate::{DatabaseAddress, Editor, FleetToken, Precondition, TenantId, TenantPut};
 
     const RULES: &str = "domain: d
@@ -478,14 +494,14 @@ descriptors:
             apply: Arc::new(|_| 0),
             status: QuotaStatus::default(),
             index: TenantIndex::new(store.key().clone()),
-            version: 0,
+            head: Head::default(),
             is_whole: false,
             is_read: false,
-            asked: Instant::now(),
+            asked: BootInstant::now(),
             saved: None,
             save_tried: None,
             is_save_failing: false,
-            tidied: Instant::now(),
+            tidied: BootInstant::now(),
         }
     }
 
@@ -584,5 +600,130 @@ descriptors:
             let fleet = status.fleet().expect("it has read the tokens");
             assert_eq!(fleet.tokens, Vec::new());
         });
+    }
+
+    /// Two databases of a kind, which end with the test.
+    struct Databases {
+        stores: [QuotaStore; 2],
+        _ends: (TempDir, Option<Server>),
+    }
+
+    fn databases(kind: DatabaseKind) -> Databases {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let server = (kind == DatabaseKind::Postgres).then(Server::start);
+        let stores = ["first", "second"].map(|name| {
+            let address = match &server {
+                None => DatabaseAddress::sqlite(&folder.path().join(name)),
+                Some(server) => server.create(name).parse().expect("it is an address"),
+            };
+            let store = QuotaStore::new(address, TenantKey::from_bytes([7; 16]));
+            store.expect("the address is right")
+        });
+        Databases {
+            stores,
+            _ends: (folder, server),
+        }
+    }
+
+    async fn add_token(store: &QuotaStore, name: &str) {
+        let token = FleetToken {
+            name: name.into(),
+            role: "admin".into(),
+            sha256: format!("{name:0>64}").into(),
+            created_at: 1_800_000_000,
+        };
+        let made = store.create_token(&token, &editor()).await;
+        made.expect("it can be made");
+    }
+
+    /// The tenants and the tokens of a copy.
+    fn told(copy: &Copy) -> (u64, Vec<Box<str>>) {
+        let fleet = copy.status.fleet().expect("it has read the tokens");
+        let tokens = fleet.tokens.iter().map(|token| token.name.clone());
+        (copy.status.tenants(), tokens.collect())
+    }
+
+    /// A standby takes over that has given the last numbers to other changes.
+    async fn takes_over(kind: DatabaseKind) {
+        let Databases {
+            stores: [gone, now],
+            _ends,
+        } = databases(kind);
+        add_token(&gone, "ops").await;
+        add_tenant(&gone, "a").await;
+        add_tenant(&gone, "b").await;
+        add_token(&now, "other").await;
+        add_tenant(&now, "c").await;
+        add_token(&now, "third").await;
+        let mut copies = [copy_of(&gone), copy_of(&gone)];
+        for copy in &mut copies {
+            copy.look().await;
+            assert_eq!(told(copy), (2, vec!["ops".into()]));
+            assert_eq!(copy.head.version, 3);
+            copy.store = now.clone();
+        }
+        let [at_once, later] = &mut copies;
+        at_once.look().await;
+        assert_eq!(told(at_once), (1, vec!["other".into(), "third".into()]));
+        assert_eq!(at_once.head.version, 3, "as many as before");
+        // The other one looks after one more change.
+        add_tenant(&now, "d").await;
+        for copy in [at_once, later] {
+            copy.look().await;
+            assert_eq!(told(copy), (2, vec!["other".into(), "third".into()]));
+        }
+    }
+
+    #[tokio::test]
+    async fn sqlite_changes_of_equal_number_are_told_apart() {
+        takes_over(DatabaseKind::Sqlite).await;
+    }
+
+    #[tokio::test]
+    async fn postgres_changes_of_equal_number_are_told_apart() {
+        takes_over(DatabaseKind::Postgres).await;
+    }
+
+    /// All connections but the follower's own are in use, as by slow exports and imports.
+    async fn follows_beside_slow_operations(kind: DatabaseKind) {
+        let Databases {
+            stores: [store, _],
+            _ends,
+        } = databases(kind);
+        add_tenant(&store, "acme").await;
+        let mut slow = Vec::new();
+        for _ in 0..CONNECTIONS {
+            slow.push(store.pool.acquire().await.expect("it connects"));
+        }
+        let patience = Duration::from_secs(60);
+        let (config, apply) = (FollowerConfig::default(), |_| 0);
+        let follower = Follower::start(store.clone(), config, apply, patience).await;
+        let status = follower.quota_status();
+        assert_eq!((status.version(), status.failures()), (1, 0));
+    }
+
+    #[tokio::test]
+    async fn sqlite_is_followed_beside_slow_operations() {
+        follows_beside_slow_operations(DatabaseKind::Sqlite).await;
+    }
+
+    #[tokio::test]
+    async fn postgres_is_followed_beside_slow_operations() {
+        follows_beside_slow_operations(DatabaseKind::Postgres).await;
+    }
+
+    #[tokio::test]
+    async fn after_an_hour_without_an_answer_all_is_read_again() {
+        let Databases {
+            stores: [store, _],
+            _ends,
+        } = databases(DatabaseKind::Sqlite);
+        add_tenant(&store, "acme").await;
+        let mut copy = copy_of(&store);
+        for (age, changes) in [(Duration::ZERO, 1), (GAP_MAX / 2, 1), (2 * GAP_MAX, 2)] {
+            copy.asked = BootInstant::now().before(age);
+            copy.look().await;
+            assert_eq!(copy.status.changes(), changes, "{age:?}");
+        }
     }
 }

@@ -27,6 +27,7 @@
 mod adjust;
 mod audit;
 mod audited;
+mod boot;
 mod bulk;
 mod calls;
 mod change;
@@ -38,10 +39,13 @@ mod export;
 mod file;
 mod fleet;
 mod follow;
+mod head;
 mod identity;
 mod list;
 mod metering;
 mod period;
+#[cfg(test)]
+mod plans;
 mod record;
 mod rows;
 mod saved;
@@ -80,4 +84,4 @@ pub use saved::SavedError;
 pub use status::QuotaStatus;
 pub use store::QuotaStore;
 pub use tenants::{UnclearTenants, tenants_domain};
-pub use usage::{UsageFilter, UsageRow};
+pub use usage::{FORGOTTEN_MAX, UsageFilter, UsageRow};

@@ -119,32 +119,26 @@ impl QuotaStore {
     ) -> Result<UsagePage, QuotaError> {
         self.prepare().await?;
         let most = most.clamp(1, USAGE_PAGE_MAX);
-        let (domain, tenant) = filter.named();
+        let after = cursor.filter(|cursor| cursor.0 >= filter.from).cloned();
         let UsageCursor(minute, after, hash, rule, node) =
-            cursor.cloned().unwrap_or_else(UsageCursor::start);
+            after.unwrap_or_else(|| UsageCursor::start(filter.from));
+        let query = sqlx::query(match &filter.tenant {
+            None => PAGE,
+            Some(_) => PAGE_OF_ONE,
+        });
+        let mut query = query.bind(stored(minute));
+        for text in [after, hash, rule, node] {
+            query = query.bind(text);
+        }
+        query = query.bind(stored(filter.until)).bind(stored(most + 1));
+        if let Some((domain, tenant)) = &filter.tenant {
+            query = query.bind(domain.clone()).bind(tenant.to_string());
+        }
         let mut lines = within(async {
-            let rows = sqlx::query(
-                concat!(
-                "SELECT u.minute, u.domain, u.api_key, u.rule, u.node, u.allowed, u.denied, ", shown!(), " AS shown \
-                 FROM quota_usage u LEFT JOIN tenant t ON t.domain = u.domain AND t.api_key = u.api_key \
-                 LEFT JOIN quota_caller c ON c.domain = u.domain AND c.api_key = u.api_key \
-                 WHERE u.minute >= $1 AND u.minute < $2 AND ($3 = '' OR (u.domain = $4 AND u.api_key = $3)) \
-                 AND (u.minute, u.domain, u.api_key, u.rule, u.node) > ($5, $6, $7, $8, $9) \
-                 ORDER BY u.minute, u.domain, u.api_key, u.rule, u.node LIMIT $10"),
-            )
-            .bind(stored(filter.from))
-            .bind(stored(filter.until))
-            .bind(tenant)
-            .bind(domain)
-            .bind(stored(minute))
-            .bind(after)
-            .bind(hash)
-            .bind(rule)
-            .bind(node)
-            .bind(stored(most + 1))
-            .fetch_all(&self.pool)
-            .await?;
-            rows.iter().map(UsageLine::read).collect::<Result<Vec<_>, _>>()
+            let rows = query.fetch_all(&self.pool).await?;
+            rows.iter()
+                .map(UsageLine::read)
+                .collect::<Result<Vec<_>, _>>()
         })
         .await?;
         let has_more = lines.len() as u64 > most;
@@ -154,10 +148,32 @@ impl QuotaStore {
     }
 }
 
+/// A page of usage: after the row of the key from $1 to $5, before minute $6, at most $7 rows, of those where `$where`.
+macro_rules! page {
+    ($where:literal) => {
+        concat!(
+            "SELECT u.minute, u.domain, u.api_key, u.rule, u.node, u.allowed, u.denied, ",
+            shown!(),
+            " AS shown FROM quota_usage u LEFT JOIN tenant t ON t.domain = u.domain AND t.api_key = u.api_key \
+             LEFT JOIN quota_caller c ON c.domain = u.domain AND c.api_key = u.api_key \
+             WHERE (u.minute, u.domain, u.api_key, u.rule, u.node) > ($1, $2, $3, $4, $5) AND u.minute < $6",
+            $where,
+            " ORDER BY u.minute, u.domain, u.api_key, u.rule, u.node LIMIT $7"
+        )
+    };
+}
+
+/// No other condition on the minute: SQLite would begin at that one, and each page at the first.
+const PAGE: &str = page!("");
+
+/// Of the tenant $8, $9. A text of its own, so that the index of tenants is used.
+const PAGE_OF_ONE: &str = page!(" AND u.domain = $8 AND u.api_key = $9 AND u.minute >= $1");
+
 impl UsageCursor {
-    fn start() -> Self {
+    /// The place before all rows of a minute.
+    fn start(minute: u64) -> Self {
         Self(
-            0,
+            minute,
             String::new(),
             String::new(),
             String::new(),
@@ -211,6 +227,9 @@ impl UsageLine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::DatabaseKind;
+    use crate::plans::Filled;
+    use crate::rows::Cell;
 
     #[test]
     fn a_line_of_csv_has_no_formulas() {
@@ -242,5 +261,43 @@ mod tests {
                 "{wrong}"
             );
         }
+    }
+
+    /// The plans of a page, and of one tenant's.
+    async fn plans(kind: DatabaseKind) -> [String; 2] {
+        let filled = Filled::new(kind).await;
+        let text = |text: &str| Cell::from(text.to_owned());
+        let values = || {
+            let mut values = vec![Cell::number(50)];
+            values.extend(["d", "1", "r", "n"].map(text));
+            values.extend([60, 10].map(Cell::number));
+            values
+        };
+        let mut of_one = values();
+        of_one.extend(["d", "1"].map(text));
+        [
+            filled.plan(PAGE, values()).await,
+            filled.plan(PAGE_OF_ONE, of_one).await,
+        ]
+    }
+
+    #[tokio::test]
+    async fn sqlite_begins_a_page_where_the_last_one_ended() {
+        let [page, of_one] = plans(DatabaseKind::Sqlite).await;
+        let begins = "((minute,domain,api_key,rule,node)>(?,?,?,?,?) AND minute<?)";
+        assert!(page.contains(begins), "{page}");
+        let begins = "quota_usage_tenant (domain=? AND api_key=? AND minute>? AND minute<?)";
+        assert!(of_one.contains(begins), "{of_one}");
+    }
+
+    #[tokio::test]
+    async fn postgres_begins_a_page_where_the_last_one_ended() {
+        let [page, of_one] = plans(DatabaseKind::Postgres).await;
+        assert!(page.contains("using quota_usage_pkey"), "{page}");
+        let of_tenant = of_one.contains("using quota_usage_tenant");
+        assert!(
+            of_tenant && !of_one.contains("Seq Scan on quota_usage"),
+            "{of_one}"
+        );
     }
 }

@@ -56,6 +56,11 @@ impl UsagePeriod {
         }
     }
 
+    /// The first hour of the period that `hour` is in.
+    pub(crate) fn begin(self, hour: u64) -> u64 {
+        first_hour(self.first_day(hour))
+    }
+
     /// The hour after the period that `hour` is in.
     pub(crate) fn end(self, hour: u64) -> u64 {
         let next = self.first_day(hour).checked_add(match self {
@@ -122,6 +127,11 @@ mod tests {
             assert_eq!(UsagePeriod::Day.end(within), midnight(next_day));
             assert_eq!(UsagePeriod::Month.name(within), month);
             assert_eq!(UsagePeriod::Month.end(within), midnight(next_month));
+            assert_eq!(UsagePeriod::Day.begin(within), midnight(day));
+            assert_eq!(
+                UsagePeriod::Month.begin(within),
+                midnight(&format!("{month}-01"))
+            );
         }
         assert!(
             UsagePeriod::Month.end(u64::MAX) > HOUR_MAX,

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use ratekeeper_rules::{TenantHash, TenantKey};
 use sqlx::{Any, AnyPool, AssertSqlSafe, Row, Transaction};
-use tokio::sync::OnceCell;
+use tokio::spawn;
+use tokio::sync::{Mutex, OnceCell};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tracing::warn;
 
@@ -15,14 +17,22 @@ use crate::file::{FileId, make_private};
 use crate::rows::{self, Cell, Kept, ROWS_MAX, tenant_columns};
 use crate::{DatabaseAddress, QuotaError, TenantRecord};
 
+/// The connections for all but following: exports, imports, changes and usage may be slow, and wait for each other.
+pub(crate) const CONNECTIONS: u32 = 4;
+
 /// Tenants in a database. Clones share its connections.
 #[derive(Clone, Debug)]
 pub struct QuotaStore {
+    /// The connections that this one uses.
     pub(crate) pool: AnyPool,
+    /// Those for all that happens now and then, and the one that is [kept](Self::with_kept_connection) free of it.
+    pools: [AnyPool; 2],
     pub(crate) address: DatabaseAddress,
     key: TenantKey,
     /// The file, once its tables are up to date and known to belong to the key.
     prepared: Arc<OnceCell<FileId>>,
+    /// Held by the one who opens the database.
+    opening: Arc<Mutex<()>>,
 }
 
 impl QuotaStore {
@@ -36,12 +46,27 @@ impl QuotaStore {
     /// If it is called outside a Tokio runtime.
     pub fn new(address: DatabaseAddress, key: TenantKey) -> Result<Self, QuotaError> {
         let prepared = Arc::<OnceCell<FileId>>::default();
+        let pools = [
+            address.pool(CONNECTIONS, Arc::clone(&prepared))?,
+            address.pool(1, Arc::clone(&prepared))?,
+        ];
         Ok(Self {
-            pool: address.pool(Arc::clone(&prepared))?,
+            pool: pools[0].clone(),
+            pools,
             address,
             key,
             prepared,
+            opening: Arc::default(),
         })
+    }
+
+    /// The same tenants, over a connection that slow operations of others never occupy.
+    pub(crate) fn with_kept_connection(self) -> Self {
+        let [_, kept] = &self.pools;
+        Self {
+            pool: kept.clone(),
+            ..self
+        }
     }
 
     /// The key that tenants' values are hashed under.
@@ -57,16 +82,41 @@ impl QuotaStore {
     }
 
     /// Brings the tables up to date, and checks that they belong to the key, both once; then checks that the file of
-    /// SQLite is still in its place.
+    /// SQLite is still in its place. New tables for many rows may take longer than this waits; they are made all the same.
     ///
     /// # Errors
     /// The database cannot be used, has newer tables, or the hashes of another key.
     pub async fn prepare(&self) -> Result<(), QuotaError> {
-        within(async {
-            self.prepared.get_or_try_init(|| self.open()).await?;
-            self.check_file()
-        })
-        .await
+        within(self.migrate()).await
+    }
+
+    /// The same, and waits for new tables as long as they take.
+    ///
+    /// # Errors
+    /// As those of [`Self::prepare`].
+    pub async fn migrate(&self) -> Result<(), QuotaError> {
+        if self.prepared.get().is_none() {
+            self.opened().await?;
+        }
+        self.check_file()
+    }
+
+    /// Opens the database, unless somebody else has done so meanwhile.
+    async fn opened(&self) -> Result<(), QuotaError> {
+        let turn = Arc::clone(&self.opening).lock_owned().await;
+        if self.prepared.get().is_some() {
+            return Ok(());
+        }
+        let store = self.clone();
+        // A task, which whoever waits for it does not end by giving up: each would begin at the beginning.
+        let opening = spawn(async move {
+            let _turn = turn;
+            let file = store.open().await?;
+            // Nobody else sets it, for it is our turn.
+            let _ = store.prepared.set(file);
+            Ok(())
+        });
+        joined(opening).await
     }
 
     async fn open(&self) -> Result<FileId, QuotaError> {
@@ -79,7 +129,9 @@ impl QuotaStore {
         self.claim().await?;
         let file = self.address.file()?;
         // From now on a file that is not there is a fault, and not a new database.
-        self.pool.set_connect_options(self.address.existing()?);
+        for pool in &self.pools {
+            pool.set_connect_options(self.address.existing()?);
+        }
         Ok(file)
     }
 
@@ -220,4 +272,16 @@ pub(crate) async fn within_time<T>(
     timeout(most, operation)
         .await
         .unwrap_or(Err(QuotaError::TooSlow(most)))
+}
+
+/// The result of a task. A panic in it goes on here.
+pub(crate) async fn joined<T>(task: JoinHandle<T>) -> T {
+    match task.await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime shuts down, and this task with it.
+            Err(_) => std::future::pending().await,
+        },
+    }
 }

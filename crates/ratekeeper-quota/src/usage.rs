@@ -4,11 +4,17 @@
 //! no harm.
 
 use ratekeeper_rules::TenantHash;
-use sqlx::Row;
+use sqlx::{AssertSqlSafe, Row};
 
 use crate::rows::{self, Cell, stored};
 use crate::store::within;
-use crate::{QuotaError, QuotaStore};
+use crate::{DatabaseKind, QuotaError, QuotaStore, UsagePeriod};
+
+/// The most rows that are [forgotten](QuotaStore::forget_usage) at a time.
+pub const FORGOTTEN_MAX: u64 = 100_000;
+
+/// The rows that one statement deletes: in SQLite nobody else can write meanwhile.
+const PART: u64 = 10_000;
 
 /// The calls of one tenant by one rule, in one minute, on one node.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -41,15 +47,22 @@ pub struct UsageFilter {
     pub until: u64,
 }
 
-impl UsageFilter {
-    /// The domain and the hash of the tenant that is asked for; both are empty if none is.
-    pub(crate) fn named(&self) -> (String, String) {
-        match &self.tenant {
-            Some((domain, tenant)) => (domain.clone(), tenant.to_string()),
-            None => Default::default(),
-        }
-    }
+/// The usage from minute $1 to before minute $2, at most $3 rows, of those where `$where`.
+macro_rules! usage {
+    ($where:literal) => {
+        concat!(
+            "SELECT minute, domain, api_key, rule, node, allowed, denied FROM quota_usage \
+             WHERE minute >= $1 AND minute < $2",
+            $where,
+            " ORDER BY minute, domain, api_key, rule, node LIMIT $3"
+        )
+    };
 }
+
+const USAGE: &str = usage!("");
+
+/// Of the tenant $4, $5. A text of its own, so that the index of tenants is used.
+const USAGE_OF_ONE: &str = usage!(" AND domain = $4 AND api_key = $5");
 
 /// The name of a tenant in rows; `other` for those that are counted together.
 pub(crate) fn name_of(tenant: Option<TenantHash>) -> String {
@@ -90,20 +103,17 @@ impl QuotaStore {
         most: u64,
     ) -> Result<Vec<UsageRow>, QuotaError> {
         self.prepare().await?;
-        let (domain, tenant) = filter.named();
+        let query = sqlx::query(match &filter.tenant {
+            None => USAGE,
+            Some(_) => USAGE_OF_ONE,
+        });
+        let query = query.bind(stored(filter.from)).bind(stored(filter.until));
+        let mut query = query.bind(stored(most));
+        if let Some((domain, tenant)) = &filter.tenant {
+            query = query.bind(domain.clone()).bind(tenant.to_string());
+        }
         within(async {
-            let rows = sqlx::query(
-                "SELECT minute, domain, api_key, rule, node, allowed, denied FROM quota_usage \
-                 WHERE minute >= $1 AND minute < $2 AND ($3 = '' OR (domain = $4 AND api_key = $3)) \
-                 ORDER BY minute, domain, api_key, rule, node LIMIT $5",
-            )
-            .bind(stored(filter.from))
-            .bind(stored(filter.until))
-            .bind(tenant)
-            .bind(domain)
-            .bind(stored(most))
-            .fetch_all(&self.pool)
-            .await?;
+            let rows = query.fetch_all(&self.pool).await?;
             rows.iter()
                 .map(|row| {
                     let tenant: String = row.try_get("api_key")?;
@@ -122,26 +132,59 @@ impl QuotaStore {
         .await
     }
 
-    /// Deletes the usage before a minute, and the names of those who last called before it.
+    /// Deletes the usage before a minute, and of the months before it the calls by hour and the names of those who last called
+    /// then; at most [`FORGOTTEN_MAX`] rows. Returns their number: if it is less, all are gone.
     ///
     /// # Errors
-    /// The database cannot be used.
+    /// The database cannot be used; then some of the rows may be gone.
     pub async fn forget_usage(&self, before: u64) -> Result<u64, QuotaError> {
         self.prepare().await?;
-        for statement in [
-            "DELETE FROM quota_calls WHERE hour < $1",
-            "DELETE FROM quota_caller WHERE hour < $1",
+        self.forget_rows(before, PART, FORGOTTEN_MAX).await
+    }
+
+    /// Deletes at most `most` rows in parts of `part`, each a statement.
+    async fn forget_rows(&self, before: u64, part: u64, most: u64) -> Result<u64, QuotaError> {
+        // A month that is added up has all of its hours, or none.
+        let month = UsagePeriod::Month.begin(before / 60);
+        let mut all = 0;
+        for (table, column, before) in [
+            ("quota_calls", "hour", month),
+            ("quota_caller", "hour", month),
+            ("quota_usage", "minute", before),
         ] {
-            within(async {
-                let done = sqlx::query(statement).bind(stored(before / 60));
-                done.execute(&self.pool).await?;
-                Ok(())
-            })
-            .await?;
+            let mut deleted = part;
+            while deleted >= part && all < most {
+                deleted = self.forget_part(table, column, before, part).await?;
+                all += deleted;
+            }
         }
+        Ok(all)
+    }
+
+    /// Deletes the oldest rows of a table, at most `most`.
+    async fn forget_part(
+        &self,
+        table: &str,
+        column: &str,
+        before: u64,
+        most: u64,
+    ) -> Result<u64, QuotaError> {
+        let oldest = |row: &str| {
+            format!("SELECT {row} FROM {table} WHERE {column} < $1 ORDER BY {column} LIMIT $2")
+        };
+        let query = match self.address.kind() {
+            DatabaseKind::Sqlite => {
+                format!("DELETE FROM {table} WHERE rowid IN ({})", oldest("rowid"))
+            }
+            DatabaseKind::Postgres => format!(
+                "DELETE FROM {table} WHERE ctid = ANY(ARRAY({}))",
+                oldest("ctid")
+            ),
+        };
         within(async {
-            let done = sqlx::query("DELETE FROM quota_usage WHERE minute < $1")
+            let done = sqlx::query(AssertSqlSafe(query))
                 .bind(stored(before))
+                .bind(stored(most))
                 .execute(&self.pool)
                 .await?;
             Ok(done.rows_affected())
@@ -153,6 +196,7 @@ impl QuotaStore {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plans::Filled;
     use ratekeeper_rules::TenantKey;
     use ratekeeper_testkit::postgres::Server;
 
@@ -200,5 +244,47 @@ mod tests {
             let after = kept(&store).await;
             assert!(after < before + 10, "{after} after {before}");
         });
+    }
+
+    /// The rows of the tables that usage is in.
+    async fn rows(store: &QuotaStore) -> [i64; 2] {
+        let mut rows = [0; 2];
+        for (table, rows) in ["quota_calls", "quota_usage"].into_iter().zip(&mut rows) {
+            let count = format!("SELECT COUNT(*) AS rows FROM {table}");
+            let row = sqlx::query(AssertSqlSafe(count));
+            let row = row.fetch_one(&store.pool).await.expect("it answers");
+            *rows = row.try_get("rows").expect("it is a number");
+        }
+        rows
+    }
+
+    /// Usage of the first hundred hours and minutes of 1970, a hundred rows each.
+    async fn is_deleted_in_parts(kind: DatabaseKind) {
+        let filled = Filled::new(kind).await;
+        let store = &filled.store;
+        let february = UsagePeriod::Month.end(0);
+        let part = store.forget_part("quota_calls", "hour", february, 30).await;
+        assert_eq!(part.expect("it answers"), 30, "one statement");
+        // The calls are of January, as the first minutes are.
+        let forgotten = store.forget_rows(50, 30, 90).await;
+        assert_eq!(forgotten.expect("it answers"), 90);
+        assert_eq!(rows(store).await, [9_970, 9_910]);
+        let middle = (february - 1) * 60;
+        let forgotten = store.forget_rows(middle, 700, 100_000).await;
+        assert_eq!(forgotten.expect("it answers"), 9_910, "all by minute");
+        assert_eq!(rows(store).await, [9_970, 0], "no part of a month");
+        let forgotten = store.forget_rows(february * 60, 700, 100_000).await;
+        assert_eq!(forgotten.expect("it answers"), 9_970);
+        assert_eq!(rows(store).await, [0, 0]);
+    }
+
+    #[tokio::test]
+    async fn sqlite_deletes_old_usage_in_parts() {
+        is_deleted_in_parts(DatabaseKind::Sqlite).await;
+    }
+
+    #[tokio::test]
+    async fn postgres_deletes_old_usage_in_parts() {
+        is_deleted_in_parts(DatabaseKind::Postgres).await;
     }
 }

@@ -3,7 +3,7 @@
 use crate::background::{Finishing, Stopped};
 use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::{Clock, UsageMeter};
-use ratekeeper_quota::{CallRow, CallerRow, QuotaStore, UsageRow};
+use ratekeeper_quota::{CallRow, CallerRow, FORGOTTEN_MAX, QuotaStore, UsageRow};
 use ratekeeper_server::MaintenanceTask;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,8 @@ const LAST_MAX: Duration = Duration::from_secs(5);
 /// The time after which a last write that failed is tried again.
 const LAST_AGAIN: Duration = Duration::from_millis(100);
 
-/// The writes after which old rows are looked for: about an hour's.
-const FORGETS_EVERY: u64 = 360;
+/// The writes after which old rows are looked for again: about an hour's.
+const FORGETS_EVERY: u32 = 360;
 
 /// The minutes for which usage is kept: 400 days.
 const KEPT_MINUTES: u64 = 400 * 24 * 60;
@@ -61,7 +61,8 @@ async fn keep_writing(
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut is_failing, mut last) = (false, false);
-    for turn in 0_u64.. {
+    let mut forgetting = Forgetting::default();
+    loop {
         if !last {
             last = tokio::select! {
                 _ = ticks.tick() => false,
@@ -89,12 +90,41 @@ async fn keep_writing(
             sleep(LAST_AGAIN).await;
             continue;
         }
-        if turn % FORGETS_EVERY == FORGETS_EVERY - 1 {
-            let minute = now.as_micros() / 60_000_000;
-            // What is not deleted now is deleted in an hour.
-            let _ = store
-                .forget_usage(minute.saturating_sub(KEPT_MINUTES))
-                .await;
+        if !is_failing {
+            forgetting.turn(&store, now).await;
+        }
+    }
+}
+
+/// Deletes what is too old: after the first write, and then each hour; where there is much, a part after each write.
+#[derive(Debug, Default)]
+struct Forgetting {
+    /// The writes until then.
+    wait: u32,
+    /// True while it fails, which is logged once.
+    is_failing: bool,
+}
+
+impl Forgetting {
+    async fn turn(&mut self, store: &QuotaStore, now: Timestamp) {
+        if self.wait > 0 {
+            self.wait -= 1;
+            return;
+        }
+        let minute = now.as_micros() / 60_000_000;
+        let forgotten = store.forget_usage(minute.saturating_sub(KEPT_MINUTES));
+        let forgotten = forgotten.await;
+        let was_failing = std::mem::replace(&mut self.is_failing, forgotten.is_err());
+        self.wait = match forgotten {
+            Ok(FORGOTTEN_MAX..) => 0,
+            _ => FORGETS_EVERY - 1,
+        };
+        match forgotten {
+            Ok(_) if was_failing => info!("old usage for billing is deleted again"),
+            Err(error) if !was_failing => {
+                warn!(%error, "old usage for billing cannot be deleted; it is tried again every hour");
+            }
+            _ => {}
         }
     }
 }
@@ -151,4 +181,44 @@ async fn write_calls(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratekeeper_quota::{DatabaseAddress, UsageFilter};
+    use ratekeeper_rules::TenantKey;
+
+    #[tokio::test]
+    async fn old_usage_goes_with_the_first_write_and_then_each_hour() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let address = DatabaseAddress::sqlite(&folder.path().join("quotas.db"));
+        let store = QuotaStore::new(address, TenantKey::from_bytes([7; 16]));
+        let store = store.expect("the address is right");
+        let row = |minute| UsageRow {
+            minute,
+            domain: "d".to_owned(),
+            tenant: None,
+            rule: String::new(),
+            node: "n".to_owned(),
+            allowed: 1,
+            denied: 0,
+        };
+        let all = UsageFilter {
+            until: u64::MAX,
+            ..UsageFilter::default()
+        };
+        let now = Timestamp::from_secs((KEPT_MINUTES + 10) * 60);
+        let mut forgetting = Forgetting::default();
+        for turn in 0..=FORGETS_EVERY {
+            store
+                .write_usage(&[row(1), row(20)])
+                .await
+                .expect("it is written");
+            forgetting.turn(&store, now).await;
+            let left = store.usage(&all, 10).await.expect("it answers").len();
+            let is_time = turn % FORGETS_EVERY == 0;
+            assert_eq!(left, if is_time { 1 } else { 2 }, "{turn}");
+        }
+    }
 }

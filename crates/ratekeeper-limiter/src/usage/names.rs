@@ -93,8 +93,11 @@ impl Names {
         names.map(named).collect()
     }
 
-    /// Puts a name back, unless there is a later one.
-    pub(super) fn put_back(&mut self, name: MeteredCaller) {
+    /// Puts a name back, unless there is a later one, or `most` wait.
+    pub(super) fn put_back(&mut self, name: MeteredCaller, most: usize) {
+        if self.waiting.len() >= most {
+            return;
+        }
         let key = (name.domain, name.tenant);
         self.waiting.entry(key).or_insert((name.shown, name.hour));
     }

@@ -256,6 +256,46 @@ fn each_hour_is_written_by_itself() {
 }
 
 #[test]
+fn an_hour_is_dropped_from_all_parts_or_from_none() {
+    let metered = Metered::new();
+    let count = |part: usize| {
+        let mut part = metered.meter.parts[part].lock();
+        part.hour(0).others.count.add(Counted::Allowed);
+    };
+    (0..PARTS).for_each(count);
+    metered.meter.written(&metered.meter.calls());
+    // Late, and so not written yet.
+    count(3);
+    metered.meter.forget_before(at(61));
+    let all = (0, false, PARTS as u64 + 1, 0);
+    assert_eq!(metered.by_hour(), [all], "in place of what was written");
+    metered.meter.written(&metered.meter.calls());
+    metered.meter.forget_before(at(61));
+    let left = metered
+        .meter
+        .parts
+        .iter()
+        .map(|part| part.lock().hours.len());
+    assert_eq!(left.sum::<usize>(), 0);
+}
+
+#[test]
+fn names_that_are_put_back_are_bounded() {
+    let key = Metered::new().key;
+    let (mut names, mut taken) = (Names::default(), Vec::new());
+    for hour in 1..4 {
+        for name in ["a", "b"] {
+            let key = ("d".into(), key.hash(&format!("{name}{hour}")));
+            names.observe(hour, key, name.into(), 2);
+        }
+        // The database was away.
+        taken.into_iter().for_each(|name| names.put_back(name, 2));
+        taken = names.take();
+        assert_eq!(taken.len(), 2, "{hour}");
+    }
+}
+
+#[test]
 fn what_no_reader_takes_is_counted_as_lost() {
     let mut part = Shard::default();
     (0..HOURS_MAX as u64 + 2).for_each(|hour| {

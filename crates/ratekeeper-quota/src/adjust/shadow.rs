@@ -4,9 +4,11 @@ use ratekeeper_core::Timestamp;
 use ratekeeper_rules::RaisedSteps;
 use serde_json::json;
 use sqlx::Row;
+use sqlx::any::AnyRow;
 
-use super::{AdjustStep, Raised, editor};
+use super::{AdjustStep, PAGE, Raised, editor};
 use crate::audit::Entry;
+use crate::rows::stored;
 use crate::store::within;
 use crate::{QuotaError, QuotaStore, TenantId};
 
@@ -21,6 +23,34 @@ impl QuotaStore {
             shadow_steps(&mut connection, &id.domain, &id.hash.to_string()).await
         })
         .await
+    }
+
+    /// The hashes of tenants that would have steps. One that went back to none is not looked at for ever.
+    pub(super) async fn shadow_raised(&self, domain: &str) -> Result<Vec<String>, QuotaError> {
+        let (mut found, mut after) = (Vec::new(), String::new());
+        loop {
+            let rows = within(async {
+                let query = sqlx::query(
+                    "SELECT a.subject, a.state_after FROM quota_audit a JOIN (SELECT MAX(version) AS version \
+                     FROM quota_audit WHERE domain = $1 AND action = 'adjust.shadow' AND subject > $2 \
+                     GROUP BY subject ORDER BY subject LIMIT $3) AS newest ON newest.version = a.version \
+                     ORDER BY a.subject",
+                );
+                let query = query.bind(domain.to_owned()).bind(after.clone());
+                let query = query.bind(stored(PAGE as u64));
+                Ok(query.fetch_all(&self.pool).await?)
+            })
+            .await?;
+            for row in &rows {
+                after = row.try_get("subject")?;
+                if steps(row)?.steps > 0 {
+                    found.push(after.clone());
+                }
+            }
+            if rows.len() < PAGE {
+                return Ok(found);
+            }
+        }
     }
 
     /// Records a step that was not taken; false if another node has recorded one meanwhile.
@@ -75,9 +105,11 @@ async fn shadow_steps(
     .bind(subject.to_owned())
     .fetch_optional(&mut *connection)
     .await?;
-    let Some(row) = row else {
-        return Ok(RaisedSteps::default());
-    };
+    row.map_or_else(|| Ok(RaisedSteps::default()), |row| steps(&row))
+}
+
+/// The steps that a row of the audit trail tells of.
+fn steps(row: &AnyRow) -> Result<RaisedSteps, QuotaError> {
     let after: Option<String> = row.try_get("state_after")?;
     let after = after.and_then(|after| serde_json::from_str::<serde_json::Value>(&after).ok());
     let corrupt = || QuotaError::Corrupt {
@@ -91,4 +123,42 @@ async fn shadow_steps(
         steps: steps.ok_or_else(corrupt)?,
         since: Timestamp::from_micros(after["since"].as_u64().ok_or_else(corrupt)?),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DatabaseKind;
+    use crate::plans::Filled;
+
+    /// Tenants are looked at as long as their last noted step leaves some.
+    async fn suite(kind: DatabaseKind) {
+        let filled = Filled::new(kind).await;
+        for (domain, subject, steps) in [
+            ("d", "went back", 1),
+            ("d", "raised", 0),
+            ("d", "raised", 2),
+            ("other", "elsewhere", 1),
+            ("d", "went back", 0),
+        ] {
+            let after = json!({ "steps": steps, "since": 7 });
+            let (states, by) = ((None, Some(after)), editor());
+            let recorded = filled
+                .store
+                .record(SHADOW_ACTION, domain, subject, states, &by);
+            recorded.await.expect("it can be recorded");
+        }
+        let found = filled.store.shadow_raised("d").await;
+        assert_eq!(found.expect("it answers"), ["raised"]);
+    }
+
+    #[tokio::test]
+    async fn sqlite_forgets_who_went_back_to_no_step() {
+        suite(DatabaseKind::Sqlite).await;
+    }
+
+    #[tokio::test]
+    async fn postgres_forgets_who_went_back_to_no_step() {
+        suite(DatabaseKind::Postgres).await;
+    }
 }

@@ -2,7 +2,7 @@
 
 use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_quota::{
-    AdjustRound, AdjustStep, Precondition, QuotaStore, TenantPut, TenantRecord, UsageRow,
+    AdjustRound, AdjustStep, CallRow, Precondition, QuotaStore, TenantPut, TenantRecord, UsageRow,
 };
 use ratekeeper_rules::{
     AdjustMode, Dated as _, Options, RuleSet, Source, TenantOverride, TenantPlan, TenantQuotas,
@@ -13,6 +13,11 @@ use crate::support::{Database, editor, on, orders, run, store, tenant};
 
 /// 1000 a minute on pro, raised by up to twice a half.
 fn rules(mode: &str, pro: u64) -> RuleSet {
+    rules_over("minute", mode, pro)
+}
+
+/// The same, with another unit.
+fn rules_over(unit: &str, mode: &str, pro: u64) -> RuleSet {
     let text = format!(
         "domain: d
 evaluation: path
@@ -23,7 +28,7 @@ descriptors:
 - key: customer
   rate_limit: {{ unit: minute, requests_per_unit: 100 }}
   plans:
-    pro: {{ unit: minute, requests_per_unit: {pro} }}
+    pro: {{ unit: {unit}, requests_per_unit: {pro} }}
     enterprise: {{ unit: minute, requests_per_unit: 5000 }}
   descriptors:
   - {{ key: endpoint, value: POST /orders, rate_limit: {{ unit: minute, requests_per_unit: 20 }} }}
@@ -93,6 +98,50 @@ fn told(steps: &[AdjustStep]) -> Vec<(u16, u16, u64)> {
         .iter()
         .map(|step| (step.from, step.to, step.limit))
         .collect()
+}
+
+#[test]
+fn sqlite_limits_over_a_day_follow_usage() {
+    run(follows_a_day(&Database::sqlite()));
+}
+
+#[test]
+fn postgres_limits_over_a_day_follow_usage() {
+    run(follows_a_day(&Database::postgres()));
+}
+
+async fn follows_a_day(database: &Database) {
+    let nodes = nodes(database);
+    let [quotas, _] = &nodes;
+    let rules = rules_over("day", "on", 1_000);
+    // In two of the hours of the day; and one who called much, but by other rules.
+    let early = Timestamp::from_micros(NOW.as_micros() - DAY.get() / 2);
+    for (name, by_rule) in [("acme", 450), ("bob", 100), ("other", 1)] {
+        put(quotas, name, &on("pro")).await;
+        for now in [early, NOW] {
+            let usage = calls(name, "a", now, by_rule);
+            let of_hour = CallRow {
+                hour: usage.minute / 60,
+                domain: "d".to_owned(),
+                tenant: usage.tenant,
+                node: "a".to_owned(),
+                allowed: by_rule.max(if name == "other" { 9_000 } else { 0 }),
+                denied: 0,
+            };
+            let written = quotas.write_calls(&[of_hour], &[]).await;
+            written.expect("they can be written");
+            quotas
+                .write_usage(&[usage])
+                .await
+                .expect("it can be written");
+        }
+    }
+    for round in [AdjustRound::Busy, AdjustRound::All] {
+        assert_eq!(told(&adjust(&nodes, &rules, round, NOW).await), []);
+    }
+    let steps = adjust(&nodes, &rules, AdjustRound::Long, NOW).await;
+    assert_eq!(told(&steps), [(0, 1, 1_500)]);
+    assert_eq!(steps[0].tenant.shown, "acme");
 }
 
 #[test]

@@ -1,5 +1,9 @@
 //! A database that an earlier version of the tables has filled is used as it is.
 
+use std::future::{Future, poll_fn};
+use std::task::Poll;
+use std::time::Duration;
+
 use ratekeeper_quota::{AuditVerdict, DatabaseAddress, Precondition, TenantPut};
 use ratekeeper_rules::TenantQuotas;
 use ratekeeper_testkit::postgres::Server;
@@ -8,7 +12,7 @@ use sha2::{Digest, Sha256};
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{AnyPool, AssertSqlSafe, SqlSafeStr};
 
-use crate::support::{Database, editor, key, on, orders, rules, run, store, tenant};
+use crate::support::{Database, editor, eventually, key, on, orders, rules, run, store, tenant};
 
 /// The tables' versions, as the crate embeds them.
 const VERSIONS: [(&str, &str); 7] = [
@@ -89,6 +93,65 @@ fn tables_of_a_later_version_are_refused_and_left_as_they_are() {
             assert_eq!(left, i64::try_from(later).expect("few"));
         });
     }
+}
+
+#[test]
+fn tables_are_made_though_nobody_waits_for_them() {
+    for database in [Database::sqlite(), Database::postgres()] {
+        run(async {
+            let url = database.fresh_url();
+            fill(&url, 1).await;
+            let quotas = store(&url.parse().expect("it is an address"));
+            // Begun, and given up at once, as by a node that serves from its saved copy meanwhile.
+            let mut begun = Box::pin(quotas.prepare());
+            let polled = poll_fn(|context| Poll::Ready(begun.as_mut().poll(context)));
+            assert!(polled.await.is_pending());
+            drop(begun);
+            let pool = AnyPool::connect(&url).await.expect("it answers");
+            eventually("the tables are made", async || {
+                let applied = sqlx::query_scalar("SELECT MAX(version) FROM _sqlx_migrations");
+                let applied: i64 = applied.fetch_one(&pool).await.unwrap_or_default();
+                usize::try_from(applied) == Ok(VERSIONS.len())
+            })
+            .await;
+            quotas.prepare().await.expect("it can be used");
+        });
+    }
+}
+
+#[test]
+fn a_migration_takes_the_time_that_it_needs() {
+    let server = Server::start();
+    let url = server.create("quotas");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.expect("a runtime can be made").block_on(async {
+        fill(&url, 1).await;
+        let pool = AnyPool::connect(&url).await.expect("it answers");
+        let mut holder = pool.begin().await.expect("it begins");
+        let locked = sqlx::query("LOCK TABLE quota_audit")
+            .execute(&mut *holder)
+            .await;
+        locked.expect("it can be locked");
+        let quotas = store(&url.parse().expect("it is an address"));
+        let command = tokio::spawn(async move { quotas.migrate().await });
+        eventually("the migration waits", async || {
+            let waiting = sqlx::query_scalar("SELECT COUNT(*) FROM pg_locks WHERE NOT granted");
+            let waiting: i64 = waiting.fetch_one(&pool).await.expect("it answers");
+            waiting > 0
+        })
+        .await;
+        // An hour passes, for our clock alone.
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(3_600)).await;
+        tokio::task::yield_now().await;
+        assert!(!command.is_finished(), "it has given up");
+        tokio::time::resume();
+        holder.rollback().await.expect("it lets go");
+        let done = command.await.expect("it does not panic");
+        done.expect("the tables are made");
+    });
 }
 
 #[test]

@@ -268,6 +268,19 @@ async fn deletes_and_resets(quotas: &QuotaStore) {
         .await
         .expect("it can be reset");
     assert_eq!(reset.quotas.epoch, 2);
+
+    // So can one that is deleted: there is nothing that it had.
+    let by = editor();
+    let deleted = quotas.delete("d", acme.hash, Precondition::Any, &by);
+    deleted.await.expect("it is there");
+    let reset = quotas.reset(&acme, Precondition::Any, &editor()).await;
+    let reset = reset.expect("it can be reset");
+    assert_eq!(reset.created_at, reset.updated_at);
+    let row = quotas
+        .audit(reset.version - 1, 1)
+        .await
+        .expect("it answers");
+    assert_eq!((&*row[0].action, &row[0].before), ("reset", &None));
 }
 
 async fn lists(quotas: &QuotaStore) {

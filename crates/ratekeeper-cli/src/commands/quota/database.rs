@@ -12,7 +12,7 @@ use std::process::ExitCode;
 /// Brings the tables up to date.
 pub(crate) fn migrate(flags: DatabaseFlags) -> Result<ExitCode> {
     with_store(flags, async |store| {
-        store.prepare().await?;
+        store.migrate().await?;
         let tenants = usize::try_from(store.count().await?)?;
         let version = store.version().await?;
         output::print(&format!(
