@@ -21,7 +21,7 @@ mod welcome;
 use crate::home::Home;
 use crate::limiter::{self, Served};
 use crate::output::{self, count};
-use crate::quotas::Quotas;
+use crate::quotas::{Quotas, Unopened};
 use crate::settings::{self, Environment, Flags, LogFormat, Settings, TlsSettings};
 use crate::state::{Saver, State};
 use crate::traces::Traces;
@@ -35,7 +35,7 @@ use ratekeeper_server::{
     Server, ServerConfig,
 };
 use ratekeeper_stores::Stores;
-use rules_from::StartRules;
+use rules_from::{Following, StartRules};
 use std::process::ExitCode;
 use std::sync::Arc;
 use token_keys::TokenKeys;
@@ -153,9 +153,13 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
         server.monitor(loans);
     }
     monitor(&server, state.as_ref(), quotas.as_ref(), traces.as_ref());
+    let unopened = match &quotas {
+        None => warn_of_tenants(&server, settings, &limiter),
+        Some(_) => None,
+    };
     let saver = state.map(|state| Saver::start(Arc::clone(&limiter), state));
     let code = until_stopped(server, gateway, &stop).await;
-    drop((following, keys_followed));
+    drop((following, keys_followed, unopened));
     finish(&limiter, traces, quotas, saver).await;
     Ok(code)
 }
@@ -179,6 +183,18 @@ fn monitor(
     if let Some(traces) = traces {
         server.monitor(traces.report());
     }
+}
+
+/// Makes it a fault that rules have tenants by now, for whom no database was opened.
+fn warn_of_tenants(
+    server: &Server,
+    settings: &Settings,
+    limiter: &Arc<Limiter<Stores>>,
+) -> Option<Following> {
+    let unopened = Unopened::of(settings, limiter)?;
+    server.monitor(Arc::clone(&unopened) as _);
+    let warning = tokio::spawn(unopened.keep_warning(server.reloads()));
+    Some(Following::of(&warning))
 }
 
 /// Ends the parts beside the server, each before those that it still uses.
