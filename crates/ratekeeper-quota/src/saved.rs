@@ -50,16 +50,8 @@ struct Line {
     tenant: String,
     quotas: SavedQuotas,
     /// True if the database has the tenant, though without plans and overrides; otherwise those that have none are traces.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_bare: bool,
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
-const fn is_false(it: &bool) -> bool {
-    !*it
 }
 
 /// The quotas of a tenant in a line, each part behind its time.

@@ -66,10 +66,10 @@ impl Reporter {
         loop {
             ticks.tick().await;
             if !self.is_needed() {
-                record(None, &self.dispute);
+                *self.dispute.lock() = None;
                 continue;
             }
-            if let Some(found) = self.report().await {
+            if let Ok(found) = self.report().await {
                 record(found, &self.dispute);
             }
         }
@@ -80,21 +80,21 @@ impl Reporter {
         limiters.all(|limiter| has_tenants(limiter.snapshot().rules()))
     }
 
-    /// Reports once; returns the fault, or [`None`] if nothing new is known.
-    async fn report(&self) -> Option<Option<String>> {
-        // A database that is away is a fault of its own.
-        let own = self.store.identity().await.ok()?;
+    /// Reports once; returns the fault of nodes with another database.
+    ///
+    /// # Errors
+    /// Nothing new is known of them: the database or Redis is away, which is told elsewhere.
+    async fn report(&self) -> Result<Option<String>> {
+        let own = self.store.identity().await?;
         let report = DatabaseReport {
             format: DATABASE_REPORT.version,
             node: self.node.clone(),
             database: own.name,
             has_changes: own.has_changes,
         };
-        let text = serde_json::to_string(&report).ok()?;
-        // A Redis that is away is told elsewhere; what was known of the others stays.
-        self.board.publish(&text).await.ok()?;
-        let others = read(&self.board).await.ok()?;
-        Some(disagreement(&report, &others))
+        self.board.publish(&serde_json::to_string(&report)?).await?;
+        let others = read(&self.board).await?;
+        Ok(disagreement(&report, &others))
     }
 }
 

@@ -25,7 +25,7 @@ pub struct LateSwitch<'a> {
     pub seen: u64,
 }
 
-/// What became of a switch that is written late.
+/// The fate of a switch that is written late.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SwitchedLate {
     /// It is in force on all nodes, by the change of this number.

@@ -58,7 +58,7 @@ pub struct NodeTokens {
     pub required: bool,
 }
 
-/// What became of the tokens of a node.
+/// The fate of the tokens of a node.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct ImportedTokens {

@@ -1,4 +1,4 @@
-//! What files give a tenant, in the words of a quota store.
+//! The plans and overrides that files give a tenant, in the words of a quota store.
 //!
 //! Once a store has a tenant, files do not count for it. So whoever puts it there begins with what files give it, or takes
 //! that away.
@@ -12,7 +12,7 @@ use crate::{
     TenantQuotas,
 };
 
-/// What files give a tenant.
+/// A tenant of files.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ListedTenant {
     /// Its plans and overrides, as a quota store would have them.
@@ -22,7 +22,7 @@ pub struct ListedTenant {
 }
 
 impl RuleSet {
-    /// What files give the tenant of `domain` whose entry has this value; [`None`] if they do not list it.
+    /// The plans and overrides that files give the tenant of `domain` whose entry has this value; [`None`] if they do not list it.
     #[must_use]
     pub fn listed(&self, domain: &str, value: &str) -> Option<ListedTenant> {
         let domain = self.domain(domain)?;

@@ -1,10 +1,10 @@
-//! What files give a tenant that the quota database does not have: the base of its first change.
+//! The plans and overrides that files give a tenant, which the quota database does not have: the base of its first change.
 
 use ratekeeper_core::Timestamp;
 use ratekeeper_quota::{HIDDEN, QuotaStore, TenantId, Written};
 use ratekeeper_rules::{Dated, ListedTenant, OverrideDescriptor, RuleSet, TenantQuotas};
 
-/// What files give the tenant; `name` is its value, if it was named.
+/// The tenant as files have it; `name` is its value, if it was named.
 pub(super) fn listed(
     tenant: &TenantId,
     name: Option<&str>,
