@@ -11,6 +11,8 @@ export class Refused extends Error {
   constructor(
     readonly status: number,
     message: string,
+    /** What files give a tenant that the quota database does not have. */
+    readonly listed?: unknown,
   ) {
     super(message);
   }
@@ -22,13 +24,15 @@ function headers(more: Record<string, string> = {}): HeadersInit {
 
 async function refusal(response: Response): Promise<Refused> {
   let message = `${response.status} ${response.statusText}`;
+  let listed: unknown;
   try {
-    const problem = (await response.json()) as { detail?: string };
+    const problem = (await response.json()) as { detail?: string; listed?: unknown };
     message = problem.detail ?? message;
+    listed = problem.listed;
   } catch {
     // Not a problem of ours; the status says what there is to say.
   }
-  return new Refused(response.status, message);
+  return new Refused(response.status, message, listed);
 }
 
 /** The fields that hold times; they become seconds since 1970. */

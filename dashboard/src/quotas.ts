@@ -51,8 +51,9 @@ function datesOf(from: HTMLInputElement, until: HTMLInputElement): { effective_a
 interface LastChange {
   /** The domain and the tenant as shown: the database names one by its hash only once it has it. */
   whose: string;
-  /** Null if the tenant was not in the database. */
-  before: Parts | null;
+  before: Parts;
+  /** False if the tenant was not in the database, and had what files give it. */
+  wasKnown: boolean;
   version: number | undefined;
   warnings: string[];
 }
@@ -68,10 +69,10 @@ function planChoice(plans: string[], own: Plan[]): [HTMLElement, HTMLSelectEleme
 }
 
 /** The way back from the last change, while the tenant has not been changed since. */
-function undoButton(undo: LastChange, version: string | null, go: (before: Parts | null) => void): HTMLElement | null {
+function undoButton(undo: LastChange, version: string | null, go: (last: LastChange) => void): HTMLElement | null {
   if (undo.version === undefined || version?.replace(/[^0-9]/g, "") !== String(undo.version)) return null;
   const button = h("button", { type: "button", class: "undo", "data-key": "undo" }, "Undo the last change");
-  button.addEventListener("click", () => go(undo.before));
+  button.addEventListener("click", () => go(undo));
   return button;
 }
 
@@ -103,6 +104,8 @@ export async function quotas(
       return;
     }
     isKnown = false;
+    // A change begins with what files give the tenant: they do not count once the database has it.
+    own = (error.listed as Own | undefined) ?? {};
   }
   if (own === undefined) {
     fill(at, h("p", { class: "empty" }, "This node is of an older version; ratekeeper quota set changes the tenant."));
@@ -114,7 +117,7 @@ export async function quotas(
   const undo = last?.whose === whose ? last : null;
   const again = (answer?: Quotas): void => {
     if (answer !== undefined) {
-      last = { whose, before: isKnown ? parts : null, version: answer.version, warnings: answer.warnings ?? [] };
+      last = { whose, before: parts, wasKnown: isKnown, version: answer.version, warnings: answer.warnings ?? [] };
     }
     changed();
   };
@@ -129,12 +132,12 @@ export async function quotas(
     if (lines.length === 0) fill(said, "Nothing is named that would change.");
     else ask(at, question, lines, () => send<Quotas>("PUT", path + query, bodyOf(wanted), guard), cancelled);
   };
-  const goBack = (before: Parts | null): void => {
-    if (before !== null) {
+  const goBack = ({ before, wasKnown }: LastChange): void => {
+    if (wasKnown) {
       put(before, `Undo the last change of ${shown}?`);
       return;
     }
-    const lines = changes(parts, { plans: [], overrides: [] });
+    const lines = changes(parts, before);
     const forget = async (): Promise<Quotas> => {
       await send("DELETE", path + query, {}, guard);
       return {};

@@ -1,6 +1,7 @@
 //! The database with tenants' quotas: opened, followed, and reported on.
 
 mod adjust;
+mod chosen;
 mod export_report;
 mod key;
 mod meter;
@@ -9,19 +10,20 @@ mod report;
 mod tasks;
 
 use crate::background::Background;
-use crate::settings::{OnQuotaFailure, QuotaSettings, Settings};
+use crate::settings::{OnQuotaFailure, Settings};
 use adjust::StepCounts;
 use anyhow::{Context, Result, bail};
+pub(crate) use chosen::{Unopened, address};
 use export_report::ExportReport;
 use meter::Writer;
-use presence::Dispute;
+use presence::{Dispute, Reporter};
 use ratekeeper_audit::Exporter;
 use ratekeeper_limiter::{Limiter, UsageMeter};
 use ratekeeper_quota::{
     DatabaseAddress, DatabaseKind, FleetRecord, Follower, FollowerConfig, ListFilter, PAGE_MAX,
     QuotaStore,
 };
-use ratekeeper_rules::{RuleSet, TenantIndex, TenantKey};
+use ratekeeper_rules::{TenantIndex, TenantKey};
 use ratekeeper_server::{FleetCopy, QuotaAdmin, import_node_files};
 use ratekeeper_store_redis::RedisServers;
 use ratekeeper_stores::Stores;
@@ -80,7 +82,7 @@ pub(crate) fn metered(
     settings: &Settings,
 ) -> (Limiter<Stores>, Arc<UsageMeter>) {
     let meter = Arc::new(UsageMeter::default());
-    let has_database = address(&settings.quotas, limiter.snapshot().rules()).is_some();
+    let has_database = chosen::of_service(settings, limiter.snapshot().rules()).is_some();
     match has_database {
         true => (limiter.with_meter(Arc::clone(&meter)), meter),
         false => (limiter, meter),
@@ -97,7 +99,7 @@ pub(crate) async fn follow(
     meter: Arc<UsageMeter>,
     boards: Option<&RedisServers>,
 ) -> Result<Option<Quotas>> {
-    let Some(address) = address(&settings.quotas, limiter.snapshot().rules()) else {
+    let Some(address) = chosen::of_service(settings, limiter.snapshot().rules()) else {
         if settings.quotas.export.is_some() {
             bail!(
                 "audit_export: without a quota database there is no audit trail; name a database with --quotas, or \
@@ -106,7 +108,12 @@ pub(crate) async fn follow(
         }
         return Ok(None);
     };
-    warn_if_unfit(&address, settings);
+    let is_named = settings.quotas.named.is_some();
+    // One that is open in case tenants come is no fault until they do.
+    let is_needed = is_named || chosen::has_tenants(limiter.snapshot().rules());
+    if is_needed {
+        warn_if_unfit(&address, settings);
+    }
     if let Some(target) = settings.quotas.export.clone() {
         // A file that is missing by mistake should not be noticed when the trail is needed.
         let checked = spawn_blocking(move || target.check_files()).await?;
@@ -114,7 +121,7 @@ pub(crate) async fn follow(
     }
     let store = open(settings, &address)?;
     let board = boards.map(RedisServers::quota_databases);
-    if let Some(board) = &board {
+    if let Some(board) = board.as_ref().filter(|_| is_needed) {
         presence::refuse_second(&store, board).await?;
     }
     let config = FollowerConfig {
@@ -134,9 +141,14 @@ pub(crate) async fn follow(
     });
     let (dispute, tasks) = (Dispute::default(), QuotaTasks::default());
     let presence = board.map(|board| {
-        let node = settings.values.node_name.to_string();
-        let task = Arc::clone(&tasks.presence);
-        presence::start(task, store.clone(), board, node, Arc::clone(&dispute))
+        let reporter = Reporter {
+            store: store.clone(),
+            board,
+            node: settings.values.node_name.to_string(),
+            unnamed_for: (!is_named).then(|| Arc::clone(limiter)),
+            dispute: Arc::clone(&dispute),
+        };
+        reporter.start(Arc::clone(&tasks.presence))
     });
     let writer = Writer::start(Arc::clone(&tasks.usage), store.clone(), meter);
     let adjuster = adjust::start(
@@ -186,13 +198,6 @@ async fn fleet_copy(settings: &Settings, store: &QuotaStore) -> Option<FleetReco
             None
         }
     }
-}
-
-/// The database that is named, else the one for rules that have tenants.
-pub(crate) fn address(settings: &QuotaSettings, rules: &RuleSet) -> Option<DatabaseAddress> {
-    let has_tenants = rules.domains().any(|domain| domain.tenant().is_some());
-    let unnamed = settings.unnamed.clone().filter(|_| has_tenants);
-    settings.named.clone().or(unnamed)
 }
 
 /// The database that is named, else the one in the data folder; for commands.

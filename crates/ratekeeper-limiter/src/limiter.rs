@@ -66,19 +66,19 @@ struct Sources {
     /// The rules, with the tenants that were in force last.
     rules: Arc<RuleSet>,
     tenants: Option<TenantIndex>,
+    /// The number of the tenants' plans and limits that mean nothing under the rules.
+    unknown: usize,
 }
 
 impl Sources {
-    /// Joins the rules and the tenants. Returns them, and the number of the tenants' plans and limits that mean nothing under
-    /// the rules.
-    fn join(&mut self) -> (Arc<RuleSet>, usize) {
-        let mut unknown = 0;
+    /// Joins the rules and the tenants.
+    fn join(&mut self) -> Arc<RuleSet> {
         if let Some(tenants) = &self.tenants {
             let joined = self.rules.with_tenants(tenants);
             self.rules = Arc::new(joined.rules);
-            unknown = joined.unknown;
+            self.unknown = joined.unknown;
         }
-        (Arc::clone(&self.rules), unknown)
+        Arc::clone(&self.rules)
     }
 }
 
@@ -101,6 +101,7 @@ impl<S: Store> Limiter<S> {
         let sources = Sources {
             rules,
             tenants: None,
+            unknown: 0,
         };
         Self {
             snapshot: ArcSwap::from_pointee(snapshot),
@@ -196,14 +197,20 @@ impl<S: Store> Limiter<S> {
     pub fn replace_tenants(&self, tenants: TenantIndex) -> usize {
         let mut sources = self.sources.lock();
         sources.tenants = Some(tenants);
-        self.put_joined(&mut sources)
+        self.put_joined(&mut sources);
+        sources.unknown
     }
 
-    fn put_joined(&self, sources: &mut Sources) -> usize {
-        let (rules, unknown) = sources.join();
+    /// The number of domains, plans and limits in a quota store that mean nothing under the rules in force.
+    #[must_use]
+    pub fn unknown_quotas(&self) -> usize {
+        self.sources.lock().unknown
+    }
+
+    fn put_joined(&self, sources: &mut Sources) {
+        let rules = sources.join();
         let before = self.snapshot.load();
         self.put(rules, before.switches().clone(), before.namer, &before);
-        unknown
     }
 
     /// Puts the switch of the rule or the load shedder with the id `rule` into a position, or takes it away; the next

@@ -491,12 +491,17 @@ impl BulkLine {
                 id
             }
         };
+        let listed = match &tenant.tenant {
+            Some(value) => rules.listed(&id.domain, value),
+            None => rules.listed_hash(&id.domain, (key, id.hash)),
+        };
         let document = &tenant.quotas;
         let quotas = document.quotas();
         Ok(TenantPut {
             tenant: id,
             quotas: quotas.map_err(|bad| fault(&bad.field(), bad.into()))?,
             begins: document.effective_at.map(|time| time.0),
+            listed,
         })
     }
 }

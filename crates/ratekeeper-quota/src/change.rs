@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use ratekeeper_core::Timestamp;
-use ratekeeper_rules::{BadQuotas, QuotaList, RuleSet, TenantHash, TenantQuotas};
+use ratekeeper_rules::{BadQuotas, ListedTenant, QuotaList, RuleSet, TenantHash, TenantQuotas};
 use serde_json::Value;
 use sqlx::{Any, AssertSqlSafe, Row, Transaction};
 
@@ -43,6 +43,8 @@ pub struct TenantPut {
     /// The time from which on it has them. If that is still to come, it keeps what it has until then;
     /// otherwise, as without a time, they take the place of all that it has.
     pub begins: Option<Timestamp>,
+    /// The plans and overrides that files give it: what it has, as long as the database does not have it.
+    pub listed: Option<ListedTenant>,
 }
 
 impl TenantPut {
@@ -53,12 +55,20 @@ impl TenantPut {
             tenant,
             quotas,
             begins: None,
+            listed: None,
         }
     }
 
-    /// The quotas of a tenant that has `before`.
-    fn after(&self, before: Option<&TenantQuotas>, now: Timestamp) -> TenantQuotas {
-        replaced(before, &self.quotas, self.begins, now)
+    /// The quotas of the tenant, of whom the database knew this.
+    fn after(&self, known: Option<&Kept>, now: Timestamp) -> TenantQuotas {
+        let has = known.filter(|kept| !kept.is_deleted);
+        let has = has.map(|kept| &kept.record.quotas);
+        let listed = self.listed.as_ref().map(|listed| &listed.quotas);
+        let before = has.or(listed);
+        TenantQuotas {
+            epoch: known.map_or(0, |kept| kept.record.quotas.epoch),
+            ..replaced(before, &self.quotas, self.begins, now)
+        }
     }
 
     /// Checks what the tenant will have `after`, in which there is what it keeps until then. A mistake has the place that
@@ -186,7 +196,7 @@ impl QuotaStore {
             let found = found.await.map_err(of(None))?;
             let found: HashMap<_, _> = found
                 .iter()
-                .map(|kept| (kept.record.id.key(), &kept.record.quotas))
+                .map(|kept| (kept.record.id.key(), kept))
                 .collect();
             for (at, put) in some {
                 let before = found.get(&put.tenant.key()).copied();
@@ -350,8 +360,8 @@ impl Change {
         expected: Precondition,
         rules: &RuleSet,
     ) -> Result<(Option<TenantRecord>, Written), QuotaError> {
+        let quotas = put.after(before.as_ref(), self.now);
         let known = before.as_ref().map(|kept| &kept.record);
-        let quotas = put.after(known.map(|record| &record.quotas), self.now);
         let (was_known, id) = (known.is_some(), named(&put.tenant, known));
         let before = before
             .filter(|kept| !kept.is_deleted)

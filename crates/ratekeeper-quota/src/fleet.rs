@@ -17,7 +17,8 @@ use crate::store::within;
 use crate::{QuotaError, QuotaStore};
 
 pub use nodes::{KnownNode, NodeReport};
-pub use tokens::{FleetTokenError, NodeTokens, RevokedToken, TOKENS_MAX};
+pub use switches::{LateSwitch, SwitchedLate};
+pub use tokens::{FleetTokenError, ImportedTokens, NodeTokens, RevokedToken, TOKENS_MAX};
 
 /// The table of the one row.
 const TABLE: &str = "fleet";

@@ -313,10 +313,11 @@ impl Copy {
             version = last.record.version;
             index = blocking(move || {
                 for kept in &changes {
-                    let id = &kept.record.id;
-                    match kept.is_deleted && kept.record.quotas.epoch == 0 {
-                        true => index.remove(&id.domain, id.hash),
-                        false => index.put(&id.domain, id.hash, &kept.record.quotas),
+                    let (id, quotas) = (&kept.record.id, &kept.record.quotas);
+                    match (kept.is_deleted, quotas.epoch) {
+                        (true, 0) => index.remove(&id.domain, id.hash),
+                        (true, epoch) => index.put_trace(&id.domain, id.hash, epoch),
+                        (false, _) => index.put(&id.domain, id.hash, quotas),
                     }
                 }
                 index

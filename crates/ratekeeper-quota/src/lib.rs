@@ -71,8 +71,8 @@ pub use edit::{NotSet, QuotaEdit};
 pub use error::{QuotaError, with_causes};
 pub use export::ExportClaim;
 pub use fleet::{
-    FleetRecord, FleetToken, FleetTokenError, KnownNode, NodeReport, NodeTokens, RevokedToken,
-    TOKENS_MAX,
+    FleetRecord, FleetToken, FleetTokenError, ImportedTokens, KnownNode, LateSwitch, NodeReport,
+    NodeTokens, RevokedToken, SwitchedLate, TOKENS_MAX,
 };
 pub use follow::{Follower, FollowerConfig};
 pub use identity::DatabaseIdentity;

@@ -49,6 +49,9 @@ struct Line {
     domain: String,
     tenant: String,
     quotas: SavedQuotas,
+    /// True if the database has the tenant, though without plans and overrides; otherwise those that have none are traces.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_bare: bool,
 }
 
 /// The quotas of a tenant in a line, each part behind its time.
@@ -87,6 +90,11 @@ impl From<SavedQuotas> for TenantQuotas {
     }
 }
 
+/// Returns true if there are neither plans nor overrides.
+const fn is_bare(quotas: &TenantQuotas) -> bool {
+    quotas.plans.is_empty() && quotas.overrides.is_empty()
+}
+
 /// Saves the tenants and the number of their last change; blocks. Whoever reads meanwhile sees the earlier
 /// file or this one.
 pub(crate) fn save(path: &Path, index: &TenantIndex, version: u64) -> Result<(), SavedError> {
@@ -116,6 +124,7 @@ pub(crate) fn save(path: &Path, index: &TenantIndex, version: u64) -> Result<(),
         let tenant = Line {
             domain: domain.to_owned(),
             tenant: tenant.to_string(),
+            is_bare: is_bare(&quotas) && !index.is_trace(domain, tenant),
             quotas: quotas.into(),
         };
         line(&mut file, &tenant)?;
@@ -147,7 +156,11 @@ pub(crate) fn load(path: &Path, key: &TenantKey) -> Result<Option<(TenantIndex, 
     for _ in 0..head.tenants {
         let line: Line = lines.next()?;
         let hash: TenantHash = line.tenant.parse().map_err(|_| SavedError::Damaged)?;
-        index.put(&line.domain, hash, &line.quotas.into());
+        let quotas: TenantQuotas = line.quotas.into();
+        match is_bare(&quotas) && !line.is_bare {
+            true => index.put_trace(&line.domain, hash, quotas.epoch),
+            false => index.put(&line.domain, hash, &quotas),
+        }
     }
     let expected = hex::encode(lines.hash.clone().finalize());
     let found = lines.text()?;
@@ -231,6 +244,24 @@ impl<W: Write> Write for Hashing<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tenant_without_plans_is_no_trace_in_a_copy() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("quotas.saved");
+        let key = TenantKey::from_bytes([7; 16]);
+        let mut index = TenantIndex::new(key.clone());
+        let [bare, trace] = ["bare", "trace"].map(|name| key.hash(name));
+        index.put("d", bare, &TenantQuotas::default());
+        index.put_trace("d", trace, 3);
+        save(&path, &index, 3).expect("it is written");
+        let (loaded, _) = load(&path, &key).expect("it is read").expect("it is there");
+        assert_eq!(loaded.len(), 2);
+        assert_eq!(
+            [bare, trace].map(|it| loaded.is_trace("d", it)),
+            [false, true]
+        );
+    }
 
     #[test]
     fn a_copy_of_a_later_version_is_neither_used_nor_written_over() {

@@ -74,6 +74,11 @@ impl QuotaStatus {
         self.0.unknown.load(Ordering::Relaxed)
     }
 
+    /// Records that other rules are in force, under which so many of them mean nothing.
+    pub fn set_unknown(&self, unknown: usize) {
+        self.0.unknown.store(unknown as u64, Ordering::Relaxed);
+    }
+
     /// The number of times that the database could not be read.
     #[must_use]
     pub fn failures(&self) -> u64 {

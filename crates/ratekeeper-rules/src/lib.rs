@@ -107,7 +107,7 @@ pub use options::{DEFAULT_STORE, Options, Profile};
 pub use read::{ReadError, ReadOptions, Unreadable, read};
 pub use region::{NodeRegion, OnSilence, RegionMode, RegionShare};
 pub use rule::{Consistency, Enforce, FailureMode, LeakyOverRls, Rule, RuleLimit, Unit};
-pub use ruleset::{RuleSet, WithTenants};
+pub use ruleset::{ListedTenant, RuleSet, WithTenants};
 #[cfg(feature = "yaml")]
 pub use schema::json_schema;
 pub use shed::{

@@ -1,6 +1,7 @@
 //! The compiled rules: an immutable snapshot that requests are matched against.
 
 mod check_quotas;
+mod listed;
 mod with_tenants;
 
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use ratekeeper_core::Regions;
 
 use crate::slas::{LevelMatch, LevelStatus, SERVICE_LEVELS, ServiceLevel, ServiceLevels};
 use crate::{Domain, Node, PathFolding, PathKeys, PlanIndex, Rule, RuleIndex, ShedRules};
+pub use listed::ListedTenant;
 pub use with_tenants::WithTenants;
 
 /// All domains and rules of one load. A rule set never changes; a reload builds a new one.

@@ -50,6 +50,8 @@ pub(crate) const ENTRIES_MAX: usize = 64;
 #[derive(Debug)]
 pub(crate) struct OwnLimit {
     pub(crate) term: Term,
+    /// As it is written.
+    pub(crate) descriptor: Arc<OverrideDescriptor>,
     pub(crate) pattern: Arc<Pattern>,
     pub(crate) rule: RuleIndex,
 }
@@ -84,6 +86,11 @@ impl Tenant {
     /// Returns true if it is on a plan, now or at another time.
     pub(crate) const fn has_plans(&self) -> bool {
         !self.plans.is_empty()
+    }
+
+    /// Its plans; the one that begins last comes first.
+    pub(crate) const fn plans(&self) -> &[(Term, PlanIndex)] {
+        &self.plans
     }
 
     /// Its plan at `now`.

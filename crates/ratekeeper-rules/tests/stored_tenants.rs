@@ -6,7 +6,7 @@ use std::time::Instant;
 use proptest::prelude::*;
 use ratekeeper_core::Timestamp;
 use ratekeeper_rules::{
-    Dated as _, Entry, Options, RuleSet, Source, TenantIndex, TenantKey, TenantOverride,
+    Dated as _, Entry, Options, Rule, RuleSet, Source, TenantIndex, TenantKey, TenantOverride,
     TenantPlan, TenantQuotas, Term, load,
 };
 
@@ -25,11 +25,15 @@ descriptors:
 ";
 
 fn rules(tenants: &str) -> RuleSet {
+    rules_with(tenants, &Options::default())
+}
+
+fn rules_with(tenants: &str, options: &Options) -> RuleSet {
     let source = Source {
         name: "rules.yaml".to_owned(),
         text: format!("{RULES}{tenants}"),
     };
-    let loaded = load(&[source], &Options::default());
+    let loaded = load(&[source], options);
     loaded.expect("the rules are right").rules
 }
 
@@ -605,11 +609,7 @@ fn a_store_goes_before_files_and_a_reset_alone_changes_no_plan() {
         ..TenantQuotas::default()
     };
     index.put("d", key().hash("acme"), &on_max);
-    let reset = TenantQuotas {
-        epoch: 3,
-        ..TenantQuotas::default()
-    };
-    index.put("d", key().hash("bob"), &reset);
+    index.put_trace("d", key().hash("bob"), 3);
     let joined = files.with_tenants(&index).rules;
     assert_eq!(in_force(&joined, "acme", "a", 0)[0], Some(5_000));
     assert_eq!(
@@ -627,6 +627,10 @@ fn a_store_goes_before_files_and_a_reset_alone_changes_no_plan() {
         domain.subscription(&entries, Timestamp::EPOCH).epoch()
     };
     assert_eq!((epoch("acme"), epoch("bob"), epoch("eve")), (0, 3, 0));
+    // A store that has a tenant goes before files also if it gives it nothing.
+    index.put("d", key().hash("acme"), &TenantQuotas::default());
+    let joined = joined.with_tenants(&index).rules;
+    assert_eq!(in_force(&joined, "acme", "a", 0)[0], Some(100));
     // Once it is gone from the store, the file counts again.
     index.remove("d", key().hash("acme"));
     let joined = joined.with_tenants(&index).rules;
@@ -636,6 +640,80 @@ fn a_store_goes_before_files_and_a_reset_alone_changes_no_plan() {
         files.rules().len(),
         "nothing piles up"
     );
+}
+
+#[test]
+fn a_store_can_have_what_files_give_a_tenant() {
+    let mut options = Options::default();
+    options.tenant_key = Some(key());
+    let files = rules_with(
+        "tenants:
+- tenant: acme
+  plan:
+  - { name: max, effective_at: 2030-01-01 }
+  - { name: pro, expires_at: 2030-01-01 }
+  overrides:
+  - { limit: 7, window: 1m }
+  - { descriptor: \"endpoint:a\", limit: 8, window: 90s, algorithm: token_bucket, burst: 20, effective_at: 2029-01-01 }
+  - { descriptor: [\"endpoint:b\", \"x\"], limit: 9, unit: hour, algorithm: gcra, burst: 9 }
+  - { descriptor: \"endpoint:c\", unlimited: true }
+  - { descriptor: \"endpoint:d\", limit: 3, window: 1m, name: shown }
+",
+        &options,
+    );
+    let listed = files.listed("d", "acme").expect("files list it");
+    let hash = key().hash("acme");
+    assert_eq!(
+        files.listed_hash("d", (&key(), hash)).as_ref(),
+        Some(&listed)
+    );
+    assert_eq!(files.listed_hash("d", (&TenantKey::default(), hash)), None);
+    assert_eq!(files.listed("d", "bob"), None);
+    listed
+        .quotas
+        .check("d", &files)
+        .expect("a store can have it");
+    let plans = listed.quotas.plans.iter().map(|plan| &*plan.plan);
+    assert_eq!(plans.collect::<Vec<_>>(), ["pro", "max"]);
+    let unstorable = listed.unstorable.iter().map(ToString::to_string);
+    assert_eq!(unstorable.collect::<Vec<_>>(), ["endpoint:c", "endpoint:d"]);
+
+    // The same rules are in force, whoever says so.
+    let mut index = TenantIndex::new(key());
+    index.put("d", key().hash("acme"), &listed.quotas);
+    let joined = files.with_tenants(&index).rules;
+    // In 2028, 2029 and 2030.
+    for time in [1_850_000_000, 1_870_000_000, 1_900_000_000] {
+        let now = Timestamp::from_secs(time);
+        for rest in [
+            &[][..],
+            &[("endpoint", "a")],
+            &[("endpoint", "b"), ("x", "1")],
+        ] {
+            let entries = std::iter::once(("customer", "acme")).chain(rest.iter().copied());
+            let entries: Vec<_> = entries.map(|(key, value)| Entry { key, value }).collect();
+            let of = |rules: &RuleSet| -> Vec<Rule> {
+                let domain = rules.domain("d").expect("the domain");
+                let (subscription, walk) =
+                    (domain.subscription(&entries, now), domain.walk(&entries));
+                let found = subscription.rules(&entries, &walk);
+                let unplaced = |rule: &Rule| {
+                    let mut rule = rule.clone();
+                    rule.place = files.rules()[0].place.clone();
+                    rule
+                };
+                found
+                    .iter()
+                    .map(|index| unplaced(rules.rule(index)))
+                    .collect()
+            };
+            assert_eq!(of(&joined), of(&files), "{entries:?} at {time}");
+            assert!(
+                !of(&files).is_empty() || rest.len() > 1,
+                "{entries:?} at {time}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -104,6 +104,9 @@ async fn keep_in_step(app: &App, quotas: &QuotaAdmin) {
             }
             copy.keep(app, quotas, state).await;
         }
+        // Other rules may know more of the tenants, or less.
+        let status = quotas.follower.quota_status();
+        status.set_unknown(app.limiter.unknown_quotas());
         let report = report::of_node(app, state.as_deref(), rules.of(app));
         log.record(&quotas.store.report_node(&report).await);
         tokio::select! {

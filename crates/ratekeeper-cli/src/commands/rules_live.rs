@@ -22,7 +22,7 @@ pub(super) enum To {
 #[derive(Deserialize)]
 struct Page {
     rules: Vec<RuleEntry>,
-    next_cursor: Option<u64>,
+    next_cursor: Option<String>,
 }
 
 pub(super) fn list(args: &RulesList) -> Result<ExitCode> {

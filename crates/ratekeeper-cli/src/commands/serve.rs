@@ -18,10 +18,11 @@ mod stop;
 mod token_keys;
 mod welcome;
 
+use crate::background::Background;
 use crate::home::Home;
 use crate::limiter::{self, Served};
 use crate::output::{self, count};
-use crate::quotas::Quotas;
+use crate::quotas::{Quotas, Unopened};
 use crate::settings::{self, Environment, Flags, LogFormat, Settings, TlsSettings};
 use crate::state::{Saver, State};
 use crate::traces::Traces;
@@ -156,9 +157,13 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
         server.monitor(loans);
     }
     monitor(&server, state.as_ref(), quotas.as_ref(), traces.as_ref());
+    let unopened = match &quotas {
+        None => warn_of_tenants(&server, settings, &limiter),
+        Some(_) => None,
+    };
     let saver = state.map(|state| Saver::start(Arc::clone(&limiter), state));
     let code = until_stopped(server, gateway, &stop).await;
-    drop((following, keys_followed, linked));
+    drop((following, keys_followed, linked, unopened));
     finish(&limiter, traces, quotas, saver).await;
     Ok(code)
 }
@@ -182,6 +187,19 @@ fn monitor(
     if let Some(traces) = traces {
         server.monitor(traces.report());
     }
+}
+
+/// Makes it a fault that rules have tenants by now, for whom no database was opened.
+fn warn_of_tenants(
+    server: &Server,
+    settings: &Settings,
+    limiter: &Arc<Limiter<Stores>>,
+) -> Option<Background> {
+    let unopened = Unopened::of(settings, limiter)?;
+    server.monitor(Arc::clone(&unopened) as _);
+    let (task, reloads) = (Arc::clone(unopened.task()), server.reloads());
+    let warn = move || Arc::clone(&unopened).keep_warning(reloads.clone());
+    Some(Background::until_done(task, warn))
 }
 
 /// Ends the parts beside the server at the same time: none needs another, each may wait for a server that is away, and

@@ -4,13 +4,16 @@
 //! Each node lays out the identity of its database on a board in Redis, every two seconds. A node of an older version
 //! lays out nothing, and is not missed.
 
+use super::chosen::has_tenants;
 use crate::background::Background;
 use anyhow::{Result, bail};
 use parking_lot::Mutex;
 use ratekeeper_core::formats::DATABASE_REPORT;
+use ratekeeper_limiter::Limiter;
 use ratekeeper_quota::{DatabaseIdentity, DatabaseKind, QuotaStore};
 use ratekeeper_server::MaintenanceTask;
 use ratekeeper_store_redis::NodeBoard;
+use ratekeeper_stores::Stores;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,18 +43,59 @@ struct DatabaseReport {
 /// The fault of nodes with several databases, if they have.
 pub(super) type Dispute = Arc<Mutex<Option<String>>>;
 
-/// Reports until the result is dropped.
-pub(super) fn start(
-    task: Arc<MaintenanceTask>,
-    store: QuotaStore,
-    board: Arc<NodeBoard>,
-    node: String,
-    dispute: Dispute,
-) -> Background {
-    Background::start(task, move || {
-        let (board, dispute) = (Arc::clone(&board), Arc::clone(&dispute));
-        keep_reporting(store.clone(), board, node.clone(), dispute)
-    })
+/// A node that reports its database.
+#[derive(Clone)]
+pub(super) struct Reporter {
+    pub(super) store: QuotaStore,
+    pub(super) board: Arc<NodeBoard>,
+    pub(super) node: String,
+    /// The rules of a node whose database was not named: unless they have tenants, it does not matter to others.
+    pub(super) unnamed_for: Option<Arc<Limiter<Stores>>>,
+    pub(super) dispute: Dispute,
+}
+
+impl Reporter {
+    /// Reports until the result is dropped.
+    pub(super) fn start(self, task: Arc<MaintenanceTask>) -> Background {
+        Background::start(task, move || self.clone().keep_reporting())
+    }
+
+    async fn keep_reporting(self) {
+        let mut ticks = interval(EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            if !self.is_needed() {
+                *self.dispute.lock() = None;
+                continue;
+            }
+            if let Ok(found) = self.report().await {
+                record(found, &self.dispute);
+            }
+        }
+    }
+
+    fn is_needed(&self) -> bool {
+        let mut limiters = self.unnamed_for.iter();
+        limiters.all(|limiter| has_tenants(limiter.snapshot().rules()))
+    }
+
+    /// Reports once; returns the fault of nodes with another database.
+    ///
+    /// # Errors
+    /// Nothing new is known of them: the database or Redis is away, which is told elsewhere.
+    async fn report(&self) -> Result<Option<String>> {
+        let own = self.store.identity().await?;
+        let report = DatabaseReport {
+            format: DATABASE_REPORT.version,
+            node: self.node.clone(),
+            database: own.name,
+            has_changes: own.has_changes,
+        };
+        self.board.publish(&serde_json::to_string(&report)?).await?;
+        let others = read(&self.board).await?;
+        Ok(disagreement(&report, &others))
+    }
 }
 
 /// Refuses to serve with a file of this node's alone while another node has tenants elsewhere.
@@ -98,35 +142,6 @@ async fn read(board: &NodeBoard) -> Result<Vec<DatabaseReport>> {
     let reports = live.filter_map(|list| serde_json::from_str(&list.text).ok());
     let known = |it: &DatabaseReport| DATABASE_REPORT.check(it.format).is_ok();
     Ok(reports.filter(known).collect())
-}
-
-async fn keep_reporting(store: QuotaStore, board: Arc<NodeBoard>, node: String, dispute: Dispute) {
-    let mut ticks = interval(EVERY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        let Ok(own) = store.identity().await else {
-            // A database that is away is a fault of its own.
-            continue;
-        };
-        let report = DatabaseReport {
-            format: DATABASE_REPORT.version,
-            node: node.clone(),
-            database: own.name,
-            has_changes: own.has_changes,
-        };
-        let Ok(text) = serde_json::to_string(&report) else {
-            continue;
-        };
-        // A Redis that is away is told elsewhere; what was known of the others stays.
-        if board.publish(&text).await.is_err() {
-            continue;
-        }
-        let Ok(others) = read(&board).await else {
-            continue;
-        };
-        record(disagreement(&report, &others), &dispute);
-    }
 }
 
 /// The fault of nodes with another database than this one's.

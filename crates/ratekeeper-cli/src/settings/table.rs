@@ -93,7 +93,7 @@ settings! {
         tenant_key: Option<TenantKey> = secret("HEX") => tenant_key;
         /// Database of tenants' plans and limits, which take precedence over files: sqlite://PATH for one node,
         /// postgres://USER:PASSWORD@HOST/DATABASE for many, or `off`. Unset: quotas.db in `data_dir`, if that is set
-        /// and the rules have tenants
+        /// and the rules have tenants or are fetched, or if the file is there
         quotas: Option<DatabaseAddress> = value("WHERE", "") => database;
         /// Limits of tenants if a node starts with neither that database nor its saved copy in `data_dir`: those of the
         /// `default` plan, or none (`allow`)

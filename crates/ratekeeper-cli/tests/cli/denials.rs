@@ -41,6 +41,20 @@ fn check(service: &Ratekeeper, head: &str, key: &str, value: &str) {
 }
 
 #[test]
+fn the_end_of_the_log_of_a_key_is_logged() {
+    let folder = tempdir().expect("a folder can be made");
+    let service = serve(folder.path(), &[]);
+    let path = "/admin/v1/denials/log/path:a";
+    let json = "Content-Type: application/json\r\n";
+    for (method, body, status) in [("PUT", "{\"minutes\":1}", 200), ("DELETE", "", 204)] {
+        let answer = ask(service.admin, method, path, json, body);
+        assert_eq!(answer.map(|answer| answer.status), Some(status), "{method}");
+    }
+    service.wait_for_log("all denials of a key are logged for a while");
+    service.wait_for_log("the denials of a key are logged as any others again");
+}
+
+#[test]
 fn a_denied_request_is_logged_with_its_caller_rule_and_request() {
     let folder = tempdir().expect("a folder can be made");
     let mut service = serve(folder.path(), &[]);

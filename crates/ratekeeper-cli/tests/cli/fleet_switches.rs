@@ -136,6 +136,36 @@ fn an_emergency_outlives_a_restart_without_the_database() {
 }
 
 #[test]
+fn a_switch_that_waited_gives_way_to_later_ones() {
+    let mut fleet = Fleet::sqlite();
+    let a = node(&fleet, "a");
+    fleet.database.leave();
+    assert_eq!(switch(&a, "disable")["scope"], "node");
+    assert!(a.stop().success());
+    fleet.database.come_back();
+    let b = node(&fleet, "b");
+    switch(&b, "shadow");
+    switch(&b, "restore");
+    let a = node(&fleet, "a");
+    let log = a.wait_for_log("does not count any more");
+    assert_contains(&log, "the rule was switched again since");
+    eventually("a follows", || switched(&a).is_null());
+    assert!(switched(&b).is_null());
+    let trail = fleet.json(&b, &["audit", "list"]);
+    assert!(!trail.to_string().contains("disabled"), "{trail}");
+    let waiting = fleet.folder.path().join("a/data/switches.waiting.json");
+    eventually("nothing waits", || !waiting.exists());
+
+    // Without a later one it is written, with the time at which it was made.
+    fleet.database.leave();
+    assert_eq!(switch(&a, "disable")["scope"], "node");
+    fleet.database.come_back();
+    wait_for(&b, &json!({ RULE: "disabled" }));
+    let trail = fleet.json(&b, &["audit", "list"]).to_string();
+    assert_contains(&trail, "made_at");
+}
+
+#[test]
 fn switches_of_files_are_joined_and_stay_with_a_node_that_leaves() {
     let fleet = Fleet::sqlite();
     let a = fleet.node_at("off", "a", &[]);

@@ -12,6 +12,27 @@ use std::thread;
 const LATER: &str = "2037-01-05T00:00:00Z";
 const LATER_STILL: &str = "2037-01-08T00:00:00Z";
 
+/// Rules whose file lists tenants.
+const LISTING: &str = "domain: d
+evaluation: path
+tenant: customer
+plans: [free, enterprise, pro]
+descriptors:
+- key: customer
+  rate_limit: { window: 24h, limit: 10 }
+  plans:
+    enterprise: { window: 24h, limit: 5000 }
+    pro: { window: 24h, limit: 1000 }
+  descriptors:
+  - { key: endpoint, value: POST /orders, rate_limit: { window: 24h, limit: 20 } }
+tenants:
+- tenant: acme
+  plan: enterprise
+  overrides: [ { descriptor: \"endpoint:POST /orders\", window: 24h, limit: 15 } ]
+- { tenant: globex, plan: enterprise }
+- { tenant: hooli, plan: enterprise }
+";
+
 /// The own plans and overrides of a tenant.
 fn own(fleet: &Fleet, node: &Ratekeeper, tenant: &str) -> Value {
     fleet.json(node, &["quota", "get", tenant])["own"].clone()
@@ -150,6 +171,44 @@ fn what_is_not_named_stays() {
     assert_contains(&gone.err, said);
     let bare = fleet.tell(&node, &["quota", "set", "hooli"]);
     assert_contains(&bare.err, "nothing is named");
+}
+
+#[test]
+fn what_files_give_stays_unless_it_is_named() {
+    let fleet = Fleet::sqlite().with_rules(LISTING);
+    let node = fleet.node("a");
+    assert_eq!(limits(&node, "acme"), (5_000, 15));
+    let set = |tenant: &str, args: &[&str]| {
+        fleet.done(&node, &[&["quota", "set", tenant], args].concat())
+    };
+    let raise = format!("{ORDERS}=30/day@..{LATER}");
+    let told = fleet.tell(&node, &["quota", "set", "acme", "--override", &raise]);
+    let head = "acme: new\n  endpoint:POST /orders: none -> 30 per day";
+    assert!(told.out.starts_with(head), "{}", told.out);
+    assert_eq!(told.out.matches(" -> ").count(), 1, "{}", told.out);
+    assert_eq!(told.err, "");
+    assert_eq!(limits(&node, "acme"), (5_000, 30));
+    let own = own(&fleet, &node, "acme");
+    assert_eq!(own["plan"], "enterprise", "{own}");
+    assert_eq!(own["overrides"][0]["requests_per_unit"], 15, "{own}");
+
+    // A plan that begins later leaves the one of the file until then.
+    set("globex", &["--plan", &format!("pro@{LATER}..")]);
+    assert_eq!(limits(&node, "globex").0, 5_000);
+    // What is replaced as a whole is told, and wants a yes.
+    let args = [
+        "quota",
+        "set",
+        "hooli",
+        "--replace",
+        "--override",
+        "default=7/day",
+    ];
+    let refused = fleet.tell(&node, &args);
+    assert_contains(&refused.err, "plan: enterprise -> none");
+    assert_eq!(limits(&node, "hooli").0, 5_000);
+    fleet.done(&node, &["quota", "delete", "acme"]);
+    assert_eq!(limits(&node, "acme"), (5_000, 15));
 }
 
 #[test]

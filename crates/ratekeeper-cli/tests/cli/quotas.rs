@@ -1,6 +1,6 @@
 //! Tenants' quotas in a database, as nodes put them in force.
 
-use crate::support::{Ratekeeper, http, ratekeeper, run, said, serve};
+use crate::support::{Ratekeeper, faults, http, ratekeeper, run, said, serve, write};
 use ratekeeper_quota::{
     DatabaseAddress, Editor, Precondition, QuotaStore, TenantId, TenantPut, UsageFilter,
 };
@@ -223,6 +223,38 @@ fn a_data_folder_has_a_database_and_a_reset_forgets_usage() {
             .out
             .starts_with("the audit trail is intact: 2 rows, head ")
     );
+}
+
+#[test]
+fn rules_that_have_tenants_too_late_want_a_restart() {
+    let folder = tempdir().expect("a folder can be made");
+    let node = |rules: &str| serve(folder.path()).rules(rules).args("--data-dir data");
+    let without =
+        "domain: d\ndescriptors: [{ key: customer, rate_limit: { window: 24h, limit: 5 } }]\n";
+    let service = node(without).start();
+    assert_eq!(limit(&service, &ACME), 5);
+    assert_eq!(faults(&service), "[]");
+    write(folder.path(), "rules.yaml", RULES);
+    eventually("the rules have tenants", || limit(&service, &ACME) == 10);
+    assert_contains(&faults(&service), "quotas.db is not open");
+    service.wait_for_log("restart this node");
+    assert!(service.stop().success());
+
+    let service = node(RULES).start();
+    assert_eq!(faults(&service), "[]");
+    let put = http(
+        service.admin,
+        "PUT",
+        "/admin/v1/quotas/acme",
+        r#"{"plan":"pro"}"#,
+    );
+    assert_eq!(put.0, 200, "{}", put.1);
+    assert!(service.stop().success());
+    // A database that is there is used whatever the rules are at the start.
+    let service = node(without).start();
+    write(folder.path(), "rules.yaml", RULES);
+    eventually("acme keeps its plan", || limit(&service, &ACME) == 1_000);
+    assert_eq!(faults(&service), "[]");
 }
 
 #[test]

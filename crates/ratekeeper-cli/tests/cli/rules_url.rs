@@ -8,11 +8,14 @@ use std::sync::{Arc, Mutex};
 use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::certificates::{Authority, Identity, Validity, put};
 use ratekeeper_testkit::process::eventually;
+use ratekeeper_testkit::redis::Server;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use serde_json::json;
 use tempfile::tempdir;
 
+use crate::quotas;
 use crate::support::{self, Ratekeeper, http, run};
 
 /// The answers of a web server, and the requests that it got.
@@ -95,12 +98,13 @@ pub(crate) fn start(folder: &Path, url: &str, more: &[&str]) -> Ratekeeper {
 }
 
 pub(crate) fn limit(service: &Ratekeeper) -> Option<u64> {
-    let (status, body) = http(
-        service.port,
-        "POST",
-        "/v1/check",
-        r#"{"domain": "d", "descriptors": [{"entries": [{"key": "key", "value": "a"}]}]}"#,
-    );
+    limit_of(service, ("key", "a"))
+}
+
+fn limit_of(service: &Ratekeeper, (key, value): (&str, &str)) -> Option<u64> {
+    let entry = json!({ "key": key, "value": value });
+    let question = json!({ "domain": "d", "descriptors": [{ "entries": [entry] }] });
+    let (status, body) = http(service.port, "POST", "/v1/check", &question.to_string());
     let body: serde_json::Value = serde_json::from_str(&body).unwrap_or_default();
     (status == 200).then(|| body["limit"].as_u64()).flatten()
 }
@@ -197,4 +201,69 @@ fn places_without_a_secret_kept_are_refused() {
             .refused("--rules: this is not a place to fetch from");
         assert!(!said.contains("geheim"), "{said}");
     }
+}
+
+#[test]
+fn fetched_rules_have_their_tenants_in_the_database_of_the_data_folder() {
+    let folder = tempdir().expect("a folder");
+    let (address, web) = serve(None);
+    publish(&web, 200, quotas::RULES);
+    let url = format!("http://{address}/rules.yaml");
+    let known = folder.path().join("known");
+    let of_files = support::serve(&known).rules(quotas::RULES);
+    let of_files = of_files.args("--data-dir data").start();
+    let put = |service: &Ratekeeper| {
+        let path = "/admin/v1/quotas/acme";
+        http(service.admin, "PUT", path, r#"{"plan":"pro"}"#)
+    };
+    assert_eq!(put(&of_files).0, 200);
+    assert!(of_files.stop().success());
+
+    // The same rules from elsewhere: those that were in force last are of another place, and do not count.
+    let service = start(&known, &url, &[]);
+    let (acme, bob) = (("customer", "acme"), ("customer", "bob"));
+    eventually("the rules come", || limit_of(&service, bob) == Some(10));
+    assert_eq!(limit_of(&service, acme), Some(1_000));
+    eventually("what the database has means something", || {
+        support::faults(&service) == "[]"
+    });
+
+    let fresh = start(&folder.path().join("fresh"), &url, &[]);
+    eventually("the rules come", || limit_of(&fresh, acme) == Some(10));
+    let (status, said) = put(&fresh);
+    assert_eq!(status, 200, "{said}");
+    assert_eq!(limit_of(&fresh, acme), Some(1_000));
+}
+
+#[test]
+fn databases_matter_to_other_nodes_as_long_as_the_rules_have_tenants() {
+    let folder = tempdir().expect("a folder");
+    let (server, (address, web)) = (Server::start(), serve(None));
+    publish(&web, 200, quotas::RULES);
+    let (url, store) = (
+        format!("http://{address}/rules.yaml"),
+        support::url(&server),
+    );
+    let node = |name: &str| {
+        let more = [
+            "--node-name",
+            name,
+            "--store",
+            &store,
+            "--store-deadline",
+            "1s",
+        ];
+        start(&folder.path().join(name), &url, &more)
+    };
+    let (a, b) = (node("a"), node("b"));
+    let is_told = || {
+        let faults = support::faults(&a);
+        faults.contains("node b shares these counters and uses another quota database")
+    };
+    eventually("a sees b", is_told);
+    publish(&web, 200, &rules(5));
+    eventually("there are no tenants", || {
+        limit(&a) == Some(5) && limit(&b) == Some(5)
+    });
+    eventually("it matters no more", || !is_told());
 }

@@ -58,6 +58,16 @@ pub struct NodeTokens {
     pub required: bool,
 }
 
+/// The fate of the tokens of a node.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct ImportedTokens {
+    /// The number of those that are new.
+    pub added: usize,
+    /// The names of those that are not there because there are as many as can be.
+    pub left_out: Vec<Box<str>>,
+}
+
 impl QuotaStore {
     /// Makes a token count on every node. Returns the number of the change.
     ///
@@ -131,7 +141,7 @@ impl QuotaStore {
         }
     }
 
-    /// Adds what a node has kept in its file: the union, in which a revocation wins. Returns how many tokens are new.
+    /// Adds what a node has kept in its file: the union, in which a revocation wins.
     ///
     /// # Errors
     /// The database cannot be used; then none is added.
@@ -139,27 +149,35 @@ impl QuotaStore {
         &self,
         of_node: &NodeTokens,
         editor: &Editor,
-    ) -> Result<usize, QuotaError> {
+    ) -> Result<ImportedTokens, QuotaError> {
         self.prepare().await?;
         within(async {
             let mut change = self.begin().await?;
             let known = hashes(&mut change.transaction).await?;
+            let before = live(&mut change.transaction).await?;
             let revoked: HashSet<&str> = of_node.revoked.iter().map(|it| &*it.sha256).collect();
             for it in &of_node.revoked {
                 change.revoke_hash(it, known.contains(&*it.sha256)).await?;
             }
-            let mut count = live(&mut change.transaction).await?.len();
-            let mut added = Vec::new();
-            for token in &of_node.tokens {
-                let is_new = !known.contains(&*token.sha256) && !revoked.contains(&*token.sha256);
-                if is_new && count < TOKENS_MAX {
-                    change.add_token(token, None).await?;
-                    count += 1;
-                    added.push(token);
-                }
+            let ended = before.iter().filter(|it| revoked.contains(&*it.sha256));
+            let ended: Vec<_> = ended.map(described).collect();
+            let is_new = |token: &&FleetToken| {
+                !known.contains(&*token.sha256) && !revoked.contains(&*token.sha256)
+            };
+            let new: Vec<_> = of_node.tokens.iter().filter(is_new).collect();
+            let room = TOKENS_MAX.saturating_sub(before.len() - ended.len());
+            let (added, left_out) = new.split_at(room.min(new.len()));
+            for token in added {
+                change.add_token(token, None).await?;
             }
-            let names: Vec<_> = added.iter().map(|token| described(token)).collect();
-            let after = json!({ "added": names, "revoked": revoked.len() });
+            let names = |all: &[&FleetToken]| -> Vec<_> {
+                all.iter().map(|token| described(token)).collect()
+            };
+            let after = json!({
+                "added": names(added),
+                "revoked": ended,
+                "left_out": names(left_out),
+            });
             change
                 .record(&entry(
                     "token.import",
@@ -176,7 +194,10 @@ impl QuotaStore {
                 change.mark("tokens_version").await?;
                 self.commit(change).await?;
             }
-            Ok(added.len())
+            Ok(ImportedTokens {
+                added: added.len(),
+                left_out: left_out.iter().map(|token| token.name.clone()).collect(),
+            })
         })
         .await
     }

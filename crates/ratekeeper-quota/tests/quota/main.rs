@@ -12,4 +12,5 @@ mod model;
 mod records;
 mod support;
 mod texts;
+mod tokens;
 mod usage;

@@ -35,6 +35,7 @@ fn a_mistake_has_its_place_in_what_was_sent() {
             tenant: tenant("acme"),
             quotas: with(vec![dated("pro", LATER), dated("free", SOON)]),
             begins: Some(Timestamp::from_secs(LATER)),
+            listed: None,
         }];
         for refused in [
             quotas.put_all(&sent, &editor(), &rules()).await.map(drop),

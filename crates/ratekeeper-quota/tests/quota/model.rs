@@ -264,6 +264,7 @@ impl Node {
                     tenant: self.ids[*tenant].clone(),
                     quotas: quotas.given(base),
                     begins: begins.map(|secs| Timestamp::from_secs(START + secs)),
+                    listed: None,
                 };
                 let by = editor();
                 let written = self.quotas.put(&put, Precondition::Any, &by, &self.rules);

@@ -93,7 +93,7 @@ impl<'a> Subscription<'a> {
         }
         let known = stored.tenants.get(hash);
         self.epoch = known.map_or(0, |tenant| tenant.epoch);
-        if let Some(tenant) = known.filter(|tenant| tenant.has_quotas()) {
+        if let Some(tenant) = known.filter(|tenant| !tenant.is_trace) {
             let known = FoundTenant {
                 tenant,
                 resolved: &stored.resolved,

@@ -69,16 +69,38 @@ impl TenantIndex {
         })
     }
 
-    /// Puts a tenant in the place of its earlier record, if there is one.
+    /// Puts a tenant in the place of its earlier record, if there is one. From now on what files say of it does not
+    /// count, even if it has neither plans nor limits.
     pub fn put(&mut self, domain: &str, tenant: TenantHash, quotas: &TenantQuotas) {
-        if !self.domains.contains_key(domain) {
-            self.domains.insert(domain.into(), DomainTenants::default());
-        }
-        if let Some(tenants) = self.domains.get_mut(domain) {
+        self.change(domain, |tenants| {
             tenants.put(tenant, quotas);
             if tenants.limits.values.len() > 2 * tenants.limits_used + LIMITS_SPARE {
                 *tenants = tenants.renumbered();
             }
+        });
+    }
+
+    /// Puts the trace of a tenant that the store does not have, and whose usage was reset so many times.
+    pub fn put_trace(&mut self, domain: &str, tenant: TenantHash, epoch: u32) {
+        self.change(domain, |tenants| tenants.put_trace(tenant, epoch));
+    }
+
+    /// Returns true if there is a trace of the tenant, and nothing else.
+    #[must_use]
+    pub fn is_trace(&self, domain: &str, tenant: TenantHash) -> bool {
+        let found = self.domains.get(domain);
+        let found = found.and_then(|tenants| tenants.get(tenant));
+        found.is_some_and(|tenant| tenant.is_trace)
+    }
+
+    /// Changes the tenants of a domain, of which there may be none yet.
+    fn change(&mut self, domain: &str, change: impl FnOnce(&mut DomainTenants)) {
+        // Almost always it is there, and its name need not be copied.
+        if !self.domains.contains_key(domain) {
+            self.domains.insert(domain.into(), DomainTenants::default());
+        }
+        if let Some(tenants) = self.domains.get_mut(domain) {
+            change(tenants);
         }
     }
 
@@ -118,7 +140,10 @@ impl DomainTenants {
     fn renumbered(&self) -> Self {
         let mut rebuilt = Self::default();
         for (hash, tenant) in self.table.iter() {
-            rebuilt.put(hash, &self.quotas(tenant));
+            match tenant.is_trace {
+                true => rebuilt.put_trace(hash, tenant.epoch),
+                false => rebuilt.put(hash, &self.quotas(tenant)),
+            }
         }
         rebuilt.limits_used = rebuilt.limits.values.len();
         rebuilt
@@ -180,11 +205,23 @@ impl DomainTenants {
         });
         let tenant = StoredTenant {
             epoch: quotas.epoch,
+            is_trace: false,
             plan,
             limit,
             more: more.as_ref(),
         };
         self.table.put(hash, tenant);
+    }
+
+    fn put_trace(&mut self, hash: TenantHash, epoch: u32) {
+        let trace = StoredTenant {
+            epoch,
+            is_trace: true,
+            plan: None,
+            limit: None,
+            more: None,
+        };
+        self.table.put(hash, trace);
     }
 }
 

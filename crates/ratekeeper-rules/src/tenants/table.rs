@@ -40,6 +40,8 @@ const LOAD_MIN: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoredTenant<'a> {
     pub(crate) epoch: u32,
+    /// True if the store does not have the tenant, and only knows that its usage was reset.
+    pub(crate) is_trace: bool,
     /// Its plan, if it is on one for ever.
     pub(super) plan: Option<Number>,
     /// Its only limit, if it has that one for ever.
@@ -50,7 +52,7 @@ pub(crate) struct StoredTenant<'a> {
 impl StoredTenant<'_> {
     /// Returns true if it has a plan or limits, now or at another time.
     #[inline]
-    pub(crate) const fn has_quotas(&self) -> bool {
+    const fn has_quotas(&self) -> bool {
         self.plan.is_some() || self.limit.is_some() || self.more.is_some()
     }
 
@@ -142,6 +144,7 @@ struct Slot {
 struct Record {
     hash: TenantHash,
     epoch: u32,
+    is_trace: bool,
     plan: Option<Number>,
     limit: Option<Number>,
     more: Option<Arc<More>>,
@@ -179,6 +182,7 @@ impl Slot {
     fn tenant(self) -> StoredTenant<'static> {
         StoredTenant {
             epoch: 0,
+            is_trace: false,
             plan: Number::new(self.plan),
             limit: Number::new(self.limit),
             more: None,
@@ -410,6 +414,7 @@ impl Record {
         Self {
             hash,
             epoch: tenant.epoch,
+            is_trace: tenant.is_trace,
             plan: tenant.plan,
             limit: tenant.limit,
             more: tenant.more.cloned(),
@@ -419,6 +424,7 @@ impl Record {
     fn tenant(&self) -> StoredTenant<'_> {
         StoredTenant {
             epoch: self.epoch,
+            is_trace: self.is_trace,
             plan: self.plan,
             limit: self.limit,
             more: self.more.as_ref(),

@@ -8,7 +8,7 @@ use ratekeeper_quota::{AuditDocument, AuditFilter};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::options::{Given, limit};
+use super::options::{Given, limit, refuse_domain_alone};
 use super::quotas::{no_database, refusal, tenant};
 use crate::app::App;
 use crate::http::ApiError;
@@ -68,6 +68,7 @@ pub(super) async fn list(
             return Err(ApiError::invalid(name, "no change has so large a number"));
         }
     }
+    refuse_domain_alone(options.domain.as_deref(), options.tenant.as_deref())?;
     let filter = AuditFilter {
         after: options.after.unwrap_or(0),
         before: options.cursor,

@@ -96,11 +96,20 @@ pub(super) async fn follow(
 )]
 pub(super) async fn end(
     State(app): State<Arc<App>>,
+    ChangedBy(editor): ChangedBy,
     key: Result<Path<String>, PathRejection>,
 ) -> Result<StatusCode, ApiError> {
     let Path(key) = key.map_err(|error| ApiError::invalid("{key}", error.body_text()))?;
     match app.config.denials.followed().end(&key) {
-        true => Ok(StatusCode::NO_CONTENT),
+        true => {
+            let by = editor.name;
+            tracing::warn!(
+                key,
+                by,
+                "the denials of a key are logged as any others again"
+            );
+            Ok(StatusCode::NO_CONTENT)
+        }
         false => {
             let message = "no such key is followed".to_owned();
             Err(ApiError::other(

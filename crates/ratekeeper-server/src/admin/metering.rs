@@ -13,7 +13,7 @@ use ratekeeper_rules::time::Rfc3339;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::options::{Given, limit, parsed};
+use super::options::{Given, limit, parsed, refuse_domain_alone};
 use super::quotas::{NEXT_CURSOR, no_database, refusal, tenant};
 use crate::app::App;
 use crate::http::ApiError;
@@ -62,6 +62,7 @@ pub(super) async fn export(
     let format = format.unwrap_or(BulkFormat::JsonLines);
     let most = limit(options.limit, USAGE_PAGE_MAX, 1..=USAGE_PAGE_MAX)?;
     let by: Option<UsagePeriod> = parsed("?by", options.by.as_deref())?;
+    refuse_domain_alone(options.domain.as_deref(), options.tenant.as_deref())?;
     let named = options.tenant.as_deref().map(|named| {
         let snapshot = app.limiter.snapshot();
         tenant(quotas, snapshot.rules(), options.domain.as_deref(), named)

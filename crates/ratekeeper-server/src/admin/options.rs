@@ -34,6 +34,21 @@ pub(super) struct OfDomain {
     pub(super) domain: Option<String>,
 }
 
+/// Refuses a domain that says whose tenant is meant, where no tenant is named: an answer about all domains would be taken
+/// for one about this.
+pub(super) fn refuse_domain_alone(
+    domain: Option<&str>,
+    tenant: Option<&str>,
+) -> Result<(), ApiError> {
+    match (domain, tenant) {
+        (Some(_), None) => {
+            let message = "it means nothing without ?tenant, whose domain it is";
+            Err(ApiError::invalid("?domain", message))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The nodes whose lists are wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]

@@ -3,6 +3,7 @@
 mod asked;
 mod bulk;
 mod list;
+mod listed;
 mod refused;
 mod slips;
 
@@ -13,8 +14,8 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use axum::response::{IntoResponse, Response};
-use http::header::{ETAG, HeaderValue};
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
+use http::header::{CACHE_CONTROL, ETAG, HeaderName, HeaderValue};
 use ratekeeper_quota::{QuotaDocument, QuotaError, TenantDocument, TenantPut, TenantRecord};
 use ratekeeper_rules::time::Rfc3339;
 use serde::Serialize;
@@ -31,6 +32,9 @@ pub(super) use bulk::{
 };
 pub(super) use list::{__path_list, list};
 pub(super) use refused::{no_database, refusal};
+
+/// Keeps caches from an answer that changes although nobody changes the tenant.
+const NO_STORE: [(HeaderName, &str); 1] = [(CACHE_CONTROL, "no-store")];
 
 /// A tenant whose usage was reset.
 #[derive(Serialize, ToSchema)]
@@ -50,30 +54,21 @@ struct ResetAnswer {
     get,
     path = "/admin/v1/quotas/{tenant}",
     tag = "quotas",
-    params(
-        TenantInPath,
-        OfDomain,
-        ("if-none-match" = Option<String>, Header, description = "The entity tags that the reader has"),
-    ),
-    responses(
-        (status = 200, description = "The tenant", body = TenantDocument),
-        (status = 304, description = "The tenant is as the reader has it"),
-    )
+    params(TenantInPath, OfDomain),
+    responses((status = 200, description = "The tenant", body = TenantDocument))
 )]
-pub(super) async fn show(
-    State(app): State<Arc<App>>,
-    asked: Asked,
-    headers: HeaderMap,
-) -> Result<Response, ApiError> {
-    let (store, tenant) = (&asked.quotas.store, &asked.tenant);
+pub(super) async fn show(State(app): State<Arc<App>>, asked: Asked) -> Result<Response, ApiError> {
+    let (store, tenant, named) = (&asked.quotas.store, &asked.tenant, asked.named.as_deref());
     let found = store.get(&tenant.domain, tenant.hash).await;
-    let record = found.map_err(|error| refusal(&error))?;
-    let record = record.ok_or_else(refused::unknown_tenant)?;
-    let tag = tag(&record);
-    if asked::is_known(&headers, &tag) {
-        return Ok((StatusCode::NOT_MODIFIED, [(ETAG, tag)]).into_response());
+    match found.map_err(|error| refusal(&error))? {
+        // The plan in it changes with time and with the rules, under the same entity tag.
+        Some(record) => Ok((NO_STORE, answer(&app, &record, named)).into_response()),
+        None => {
+            let snapshot = app.limiter.snapshot();
+            let listed = listed::listed(tenant, named, (store, snapshot.rules()));
+            Err(refused::unknown_tenant_but(listed.as_ref()))
+        }
     }
-    Ok(answer(&app, &record, asked.named.as_deref()))
 }
 
 /// Gives a tenant plans and overrides in place of those that it has.
@@ -94,13 +89,15 @@ pub(super) async fn put(
     let document: QuotaDocument = read_json(&body)?;
     let quotas = document.quotas();
     let quotas = quotas.map_err(|bad| ApiError::invalid(bad.field(), bad.to_string()))?;
+    let snapshot = Arc::clone(&app.limiter.snapshot());
+    let (store, named) = (&asked.quotas.store, asked.named.as_deref());
+    let listed = listed::listed(&asked.tenant, named, (store, snapshot.rules()));
     let put = TenantPut {
         tenant: asked.tenant,
         quotas,
         begins: document.effective_at.map(|time| time.0),
+        listed,
     };
-    let snapshot = Arc::clone(&app.limiter.snapshot());
-    let store = &asked.quotas.store;
     let written = store
         .put(&put, asked.expected, &asked.editor, snapshot.rules())
         .await
@@ -109,9 +106,9 @@ pub(super) async fn put(
             error => refusal(error),
         })?;
     asked.quotas.put_in_force(written.record.version).await;
-    let named = asked.named.as_deref();
     let now = app.limiter.clock().now();
-    let mut warnings = slips::warnings(&written, named, store, snapshot.rules(), now).await;
+    let whom = (named, put.listed.as_ref());
+    let mut warnings = slips::warnings(&written, whom, store, snapshot.rules(), now).await;
     warnings.extend(OldNames::of_json(&body).warnings());
     Ok(answer_with(&app, &written.record, named, warnings))
 }

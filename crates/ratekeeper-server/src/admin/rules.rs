@@ -37,7 +37,7 @@ pub(super) struct ListOptions {
     /// At most so many rules, up to 1,000.
     limit: Option<usize>,
     /// The `next_cursor` of the answer before.
-    cursor: Option<usize>,
+    cursor: Option<String>,
 }
 
 /// A page of rules, in the order of the files.
@@ -46,7 +46,7 @@ pub(super) struct RuleList {
     rules: Vec<RuleEntry>,
     /// Asks for the next page; absent on the last.
     #[serde(skip_serializing_if = "Option::is_none")]
-    next_cursor: Option<usize>,
+    next_cursor: Option<String>,
 }
 
 /// A rule or a load shedder after its switch was moved; of one that no file has any more, the last three alone.
@@ -123,8 +123,18 @@ pub(super) async fn list(
     Given(options): Given<ListOptions>,
 ) -> Result<Json<RuleList>, ApiError> {
     let page = limit(options.limit, PAGE_MAX, 1..=PAGE_MAX)?;
-    let first = options.cursor.unwrap_or(0);
     let snapshot = app.limiter.snapshot();
+    // By id: after a reload the rules have other numbers.
+    let position = |id: &String| {
+        let mut listed = snapshot.listed();
+        let found = listed.position(|listed| *listed.rule.id == **id);
+        found.ok_or_else(|| {
+            let message = "no rule has this id any more, since the rules have changed: begin again";
+            ApiError::invalid("?cursor", message)
+        })
+    };
+    let last = options.cursor.as_ref().map(position).transpose()?;
+    let first = last.map_or(0, |last| last + 1);
     let is_wanted = |listed: &ListedRule<'_>| {
         let domain = options.domain.as_deref();
         domain.is_none_or(|domain| domain == &*listed.rule.domain)
@@ -132,13 +142,13 @@ pub(super) async fn list(
                 .switched
                 .is_none_or(|wanted| wanted == listed.switch.is_some())
     };
-    let mut wanted = snapshot.listed().enumerate().skip(first);
-    let wanted = wanted.by_ref().filter(|(_, listed)| is_wanted(listed));
+    let wanted = snapshot.listed().skip(first).filter(is_wanted);
     let found: Vec<_> = wanted.take(page + 1).collect();
-    let next_cursor = found.get(page).map(|(number, _)| *number);
     let entries = found.iter().take(page);
-    let entry =
-        |(_, listed): &(usize, ListedRule<'_>)| RuleEntry::new(snapshot.rules(), &(*listed).into());
+    let is_more = found.len() > page;
+    let next_cursor = entries.clone().next_back().filter(|_| is_more);
+    let next_cursor = next_cursor.map(|listed| listed.rule.id.to_string());
+    let entry = |listed: &ListedRule<'_>| RuleEntry::new(snapshot.rules(), &(*listed).into());
     Ok(Json(RuleList {
         rules: entries.map(entry).collect(),
         next_cursor,

@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use ratekeeper_core::Timestamp;
 use ratekeeper_core::formats::WAITING_SWITCHES;
-use ratekeeper_limiter::{Limiter, RuleSwitch, SwitchError, Switches};
+use ratekeeper_limiter::{Clock, Limiter, RuleSwitch, SwitchError, Switches};
 use ratekeeper_quota::{Editor, FleetRecord};
+use ratekeeper_rules::time::Rfc3339;
 use ratekeeper_stores::Stores;
 use serde::{Deserialize, Serialize};
 use tracing::error;
@@ -47,6 +49,10 @@ pub(crate) struct OwnSwitch {
     pub(crate) number: u64,
     pub(crate) to: Option<RuleSwitch>,
     pub(crate) editor: Editor,
+    /// The time at which it was made.
+    pub(crate) made_at: Timestamp,
+    /// The number of the last change of switches that was known here then.
+    pub(crate) seen: u64,
     /// The request that made it is still writing it to the database.
     is_being_written: bool,
     /// The number of the change in the database; [`None`] until it is there.
@@ -96,6 +102,8 @@ impl FleetSwitches {
                             source: it.from,
                             request_id: String::new(),
                         },
+                        made_at: it.made_at.0,
+                        seen: it.seen,
                         is_being_written: false,
                         version: None,
                     };
@@ -173,10 +181,13 @@ impl FleetSwitches {
         let mut inner = self.inner.lock();
         limiter.switch(rule, to)?;
         inner.made += 1;
+        let state = inner.state.as_ref();
         let own = OwnSwitch {
             number: inner.made,
             to,
             editor: editor.clone(),
+            made_at: limiter.clock().now(),
+            seen: state.map_or(0, |state| state.switches_version),
             is_being_written: true,
             version: None,
         };
@@ -191,6 +202,15 @@ impl FleetSwitches {
     /// Records that the database has a switch, unless the rule was switched again since.
     pub(crate) fn written(&self, rule: &str, number: u64, version: u64) {
         self.change(rule, number, |own| own.version = Some(version));
+    }
+
+    /// Forgets a switch in whose place a later one of another node counts, unless the rule was switched again since.
+    pub(crate) fn overtaken(&self, limiter: &Limiter<Stores>, rule: &str, number: u64) {
+        let mut inner = self.inner.lock();
+        if inner.own.get(rule).is_some_and(|own| own.number == number) {
+            inner.own.remove(rule);
+            inner.put_in_force(limiter);
+        }
     }
 
     /// Those that the database does not have yet and nobody is writing, in the order in which they were made.
@@ -258,6 +278,22 @@ struct WaitingSwitch {
     to: Option<RuleSwitch>,
     by: String,
     from: String,
+    /// The time at which it was made.
+    #[serde(default = "now")]
+    made_at: Rfc3339,
+    /// The number of the last change of switches that the node knew of then.
+    #[serde(default = "all")]
+    seen: u64,
+}
+
+/// The time of a switch whose file does not tell it.
+fn now() -> Rfc3339 {
+    Rfc3339(Clock::new().now())
+}
+
+/// The number of the last change that was known, where the file does not tell it.
+const fn all() -> u64 {
+    u64::MAX
 }
 
 fn load(path: &Path) -> Result<Vec<WaitingSwitch>, BadFile> {
@@ -281,6 +317,8 @@ fn save(path: &Path, waiting: Vec<(Box<str>, OwnSwitch)>) -> Result<(), BadFile>
         to: own.to,
         by: own.editor.name,
         from: own.editor.source,
+        made_at: Rfc3339(own.made_at),
+        seen: own.seen,
     };
     let content = Content {
         version: WAITING_SWITCHES.version,

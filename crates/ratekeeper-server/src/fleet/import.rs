@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use ratekeeper_quota::{Editor, QuotaError, QuotaStore};
-use tracing::info;
+use ratekeeper_quota::{Editor, QuotaError, QuotaStore, TOKENS_MAX};
+use tracing::{info, warn};
 
 use super::FleetCopy;
 use crate::access::{AdminTokenError, Tokens};
@@ -84,9 +84,16 @@ async fn import_tokens(
             return Ok(false);
         }
     }
-    let added = store.import_tokens(&of_node, editor).await?;
+    let imported = store.import_tokens(&of_node, editor).await?;
+    if !imported.left_out.is_empty() {
+        warn!(
+            names = imported.left_out.join(", "),
+            "tokens of this node's files do not count: the quota database has {TOKENS_MAX} already; make them again after \
+             others are revoked"
+        );
+    }
     info!(
-        added,
+        added = imported.added,
         found = of_node.tokens.len(),
         revoked = of_node.revoked.len(),
         "the tokens of this node's files are in the quota database, for all nodes"

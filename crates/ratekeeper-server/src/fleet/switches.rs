@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratekeeper_limiter::{RuleSwitch, SwitchError};
-use ratekeeper_quota::Editor;
+use ratekeeper_quota::{Editor, LateSwitch, SwitchedLate};
+use ratekeeper_rules::time::rfc3339;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
@@ -81,15 +82,30 @@ pub(super) async fn write_waiting(app: &Arc<App>, quotas: &QuotaAdmin) {
     }
     let mut is_any_written = false;
     for (rule, own) in waiting {
-        let position = own.to.map(RuleSwitch::name);
-        let written = quotas.store.switch_rule(&rule, position, &own.editor).await;
-        let Ok(version) = written else {
-            // Told when it was made, and by /readyz.
-            break;
+        let late = LateSwitch {
+            rule: &rule,
+            to: own.to.map(RuleSwitch::name),
+            made_at: own.made_at,
+            seen: own.seen,
         };
+        match quotas.store.switch_rule_late(&late, &own.editor).await {
+            // Told when it was made, and by /readyz.
+            Err(_) => break,
+            Ok(SwitchedLate::Written(version)) => {
+                app.fleet_switches.written(&rule, own.number, version);
+                info!(%rule, version, "a rule that was switched here is switched on all nodes");
+            }
+            Ok(SwitchedLate::Overtaken(version)) => {
+                app.fleet_switches
+                    .overtaken(&app.limiter, &rule, own.number);
+                let made_at = rfc3339(own.made_at);
+                warn!(
+                    %rule, version, %made_at, by = own.editor.name,
+                    "a switch that was made here alone does not count any more: the rule was switched again since"
+                );
+            }
+        }
         is_any_written = true;
-        app.fleet_switches.written(&rule, own.number, version);
-        info!(%rule, version, "a rule that was switched here is switched on all nodes");
     }
     drop(turn);
     if is_any_written {

@@ -11,6 +11,7 @@ use http::header::{CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHE
 use http::{Method, StatusCode, Uri};
 use hyper::body::Body as _;
 use ratekeeper_proto::SHORT_BYTES_MAX;
+use serde_json::Value;
 
 use crate::access::AccessRefused;
 use crate::listen::problem::{PROBLEM_JSON, Problem};
@@ -26,9 +27,11 @@ pub(crate) struct ApiError {
     /// The path of the wrong field in the body; empty if the fault is not in the body.
     field: String,
     /// The challenge that names the ways to authenticate, if a bearer token is not the only one.
-    challenge: Option<HeaderValue>,
+    challenge: Option<Box<HeaderValue>>,
     /// The seconds after which a repetition makes sense.
     retry_after: Option<u32>,
+    /// One more member of the body, with its name.
+    member: Option<Box<(&'static str, Value)>>,
 }
 
 impl ApiError {
@@ -40,6 +43,7 @@ impl ApiError {
             field: field.into(),
             challenge: None,
             retry_after: None,
+            member: None,
         }
     }
 
@@ -55,12 +59,21 @@ impl ApiError {
             field: String::new(),
             challenge: None,
             retry_after: None,
+            member: None,
         }
     }
 
     pub(crate) fn with_retry_after(self, wait: Duration) -> Self {
         Self {
             retry_after: u32::try_from(wait.as_millis().div_ceil(1_000)).ok(),
+            ..self
+        }
+    }
+
+    /// The same with one more member in the body.
+    pub(crate) fn with_member(self, name: &'static str, value: Value) -> Self {
+        Self {
+            member: Some(Box::new((name, value))),
             ..self
         }
     }
@@ -91,7 +104,7 @@ impl ApiError {
     /// Refuses a sender that is not authenticated, with the ways to authenticate.
     pub(super) fn challenged(message: &str, challenge: HeaderValue) -> Self {
         Self {
-            challenge: Some(challenge),
+            challenge: Some(Box::new(challenge)),
             ..Self::other(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", message)
         }
     }
@@ -171,11 +184,16 @@ impl From<BytesRejection> for ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let problem = Problem::new(self.status, self.code, &self.message, &self.field);
+        let text = match self.member.as_deref() {
+            Some((name, member)) => problem.to_json_with(name, member),
+            None => problem.to_json(),
+        };
         let kind = [(CONTENT_TYPE, PROBLEM_JSON)];
-        let mut response = (self.status, kind, problem.to_json()).into_response();
+        let mut response = (self.status, kind, text).into_response();
         if self.status == StatusCode::UNAUTHORIZED {
             let scheme = || HeaderValue::from_static("Bearer");
-            let challenge = self.challenge.clone().unwrap_or_else(scheme);
+            let challenge = self.challenge.as_deref().cloned();
+            let challenge = challenge.unwrap_or_else(scheme);
             response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
         }
         if let Some(seconds) = self.retry_after {

@@ -1,6 +1,7 @@
 //! The body of every error over HTTP: a problem (RFC 9457) with a code for programs.
 
 use serde::Serialize;
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use http::StatusCode;
@@ -35,6 +36,13 @@ impl<'a> Problem<'a> {
             code,
             field,
         }
+    }
+
+    /// The problem with one more member, as RFC 9457 allows.
+    pub(crate) fn to_json_with(&self, name: &str, member: &Value) -> String {
+        let mut problem = serde_json::to_value(self).unwrap_or_default();
+        problem[name] = member.clone();
+        problem.to_string()
     }
 
     pub(crate) fn to_json(&self) -> String {

@@ -691,25 +691,122 @@ async fn a_tenant_named_twice_is_no_import_whatever_its_names() {
     running.stop().await;
 }
 
+/// The plan in force changes with time and with the rules, and the version does not.
 #[tokio::test]
-async fn a_reader_with_the_current_version_is_sent_nothing() {
+async fn a_reader_is_sent_the_tenant_as_it_is_now_whatever_it_has() {
     let folder = tempfile::tempdir().unwrap();
     let running = start_in(folder.path()).await;
     assert_eq!(
         admin(&running, "PUT", ACME, "{\"plan\":\"pro\"}").await.0,
         200
     );
-    for (tags, expected) in [
-        ("\"1\"", 304),
-        ("W/\"1\"", 304),
-        ("\"7\", \"1\"", 304),
-        ("*", 304),
-        ("\"2\"", 200),
-        ("1", 200),
+    let to = running.addresses.admin;
+    for tags in ["\"1\"", "W/\"1\"", "*", "\"2\""] {
+        let has = [("if-none-match", tags)];
+        let (head, text) = running.send_whole(to, "GET", ACME, &has, "").await;
+        assert_eq!(head.status, 200, "{tags}: {text}");
+        assert_eq!(head.headers["cache-control"], "no-store", "{tags}");
+        assert_eq!(head.headers["etag"], "\"1\"", "{tags}");
+        assert!(text.contains("\"plan\":\"pro\""), "{text}");
+    }
+    running.stop().await;
+}
+
+const LISTED: &str = "tenants:
+  - tenant: acme
+    plan: enterprise
+    overrides:
+      - { descriptor: \"endpoint:POST /api/v1/orders\", unit: hour, requests_per_unit: 500 }
+      - { descriptor: \"endpoint:GET /x\", unlimited: true }
+  - { tenant: globex, plan: enterprise }
+  - { tenant: hooli, plan: enterprise }
+";
+
+/// The limit of a customer as a whole.
+async fn whole(running: &Running, customer: &str) -> u64 {
+    let entries = json!([{ "key": "customer", "value": customer }]);
+    let check = json!({ "domain": "api_platform", "descriptors": [{ "entries": entries }] });
+    let (status, answer) = running.post("/v1/check", &check).await;
+    assert_eq!(status, 200, "{answer}");
+    answer["limit"].as_u64().unwrap()
+}
+
+#[tokio::test]
+async fn a_change_begins_with_what_files_give_and_tells_what_it_takes_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = start_with_rules(&format!("{RULES}{LISTED}"), folder.path(), None).await;
+    assert_eq!(whole(&running, "acme").await, 5_000);
+    let (status, unknown) = admin(&running, "GET", ACME, "").await;
+    assert_eq!((status, &unknown["code"]), (404, &json!("UNKNOWN_TENANT")));
+    let orders = json!({
+        "descriptor": "endpoint:POST /api/v1/orders", "requests_per_unit": 500, "unit": "hour",
+    });
+    let listed = json!({ "plan": "enterprise", "overrides": [orders] });
+    assert_eq!(unknown["listed"], listed);
+
+    // Until it begins, the tenant has what files give it.
+    let path = "/admin/v1/quotas/globex";
+    let later = json!({ "plan": "pro", "effective_at": "2099-01-01T00:00:00Z" });
+    let (status, put) = admin(&running, "PUT", path, &later.to_string()).await;
+    assert_eq!((status, &put["plan"]), (200, &json!("enterprise")), "{put}");
+    assert!(put["warnings"].is_null(), "{put}");
+    assert_eq!(whole(&running, "globex").await, 5_000);
+
+    // A PUT replaces all of it, says so, and tells what is in force.
+    let (status, put) = admin(&running, "PUT", ACME, "{}").await;
+    assert_eq!((status, &put["plan"]), (200, &json!("free")), "{put}");
+    assert_eq!(put["quotas"]["default"]["requests_per_unit"], 100);
+    let warned = "files give acme plan enterprise, an override of endpoint:POST /api/v1/orders, \
+                  an override of endpoint:GET /x:";
+    let said = put["warnings"][0].as_str().unwrap();
+    assert!(said.starts_with(warned), "{put}");
+    assert_eq!(whole(&running, "acme").await, 100);
+    assert_eq!(limit(&running, "acme").await, 20);
+    let (_, got) = admin(&running, "GET", ACME, "").await;
+    assert_eq!((&got["plan"], &got["own"]), (&json!("free"), &json!({})));
+    let lines = [("content-type", "application/x-ndjson")];
+    let (to, import) = (running.addresses.admin, "/admin/v1/import/quotas");
+    let body = "{\"tenant\":\"hooli\"}\n";
+    let (head, text) = running.send_whole(to, "POST", import, &lines, body).await;
+    assert_eq!(head.status, 200, "{text}");
+    let warning = head.headers["warning"].to_str().unwrap();
+    assert!(
+        warning.contains("files give some of these tenants"),
+        "{warning}"
+    );
+
+    // The usage starts over, and nothing else.
+    let (status, _) = admin(&running, "POST", &format!("{ACME}/reset"), "").await;
+    assert_eq!((status, whole(&running, "acme").await), (200, 100));
+    assert_eq!(admin(&running, "DELETE", ACME, "").await.0, 204);
+    assert_eq!(whole(&running, "acme").await, 5_000);
+    let (status, _) = admin(&running, "POST", &format!("{ACME}/reset"), "").await;
+    assert_eq!((status, whole(&running, "acme").await), (200, 5_000));
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_domain_without_a_tenant_is_refused_where_it_would_mean_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = start_in(folder.path()).await;
+    for path in [
+        "/admin/v1/export/usage?by=month&",
+        "/admin/v1/export/usage?",
+        "/admin/v1/audit?",
     ] {
-        let read = send(&running, "GET", ACME, ("if-none-match", tags), &Value::Null).await;
-        assert_eq!(read.0, expected, "{tags}: {}", read.1);
-        assert_eq!(read.1.is_null(), expected == 304, "{tags}");
+        let alone = format!("{path}domain=api_platform");
+        let (status, problem) = admin(&running, "GET", &alone, "").await;
+        assert_eq!(
+            (status, &problem["field"]),
+            (400, &json!("?domain")),
+            "{path}: {problem}"
+        );
+        let of_tenant = format!("{alone}&tenant=acme");
+        assert_eq!(
+            admin(&running, "GET", &of_tenant, "").await.0,
+            200,
+            "{path}"
+        );
     }
     running.stop().await;
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use ratekeeper_rules::{Options, Source, load};
 use serde_json::{Value, json};
 
 use crate::quotas::start_with_rules;
@@ -110,7 +111,7 @@ async fn rules_are_listed_in_pages_with_their_places_and_counts() {
     loop {
         let page = listed(&running, &query).await;
         found.extend(page["rules"].as_array().unwrap().clone());
-        match page["next_cursor"].as_u64() {
+        match page["next_cursor"].as_str() {
             Some(next) => query = format!("?limit=4&cursor={next}"),
             None => break,
         }
@@ -120,7 +121,7 @@ async fn rules_are_listed_in_pages_with_their_places_and_counts() {
     for (query, field) in [
         ("?limit=0", "?limit"),
         ("?limit=1001", "?limit"),
-        ("?cursor=x", "?"),
+        ("?cursor=x", "?cursor"),
         ("?what=x", "?"),
     ] {
         let (status, problem) =
@@ -131,6 +132,47 @@ async fn rules_are_listed_in_pages_with_their_places_and_counts() {
             "{problem}"
         );
     }
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_list_of_rules_goes_on_where_it_was_though_the_rules_have_changed() {
+    let rules = |keys: &[&str]| {
+        let limit = "rate_limit: { limit: 9, window: 1m }";
+        let rules = keys
+            .iter()
+            .map(|key| format!("- {{ key: {key}, {limit} }}\n"));
+        format!("domain: d\ndescriptors:\n{}", rules.collect::<String>())
+    };
+    let ids = |page: &Value| -> Vec<String> {
+        let rules = page["rules"].as_array().unwrap().iter();
+        rules
+            .map(|rule| rule["id"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let running = start(&rules(&["a", "b", "c"])).await;
+    let page = listed(&running, "?limit=2").await;
+    assert_eq!(ids(&page), ["d.a", "d.b"]);
+    let put = |keys: &[&str]| {
+        let source = Source {
+            name: "rules.yaml".to_owned(),
+            text: rules(keys),
+        };
+        let loaded = load(&[source], &Options::default()).unwrap();
+        running.limiter.replace_rules(loaded.rules);
+    };
+    put(&["new", "a", "b", "c"]);
+    let next = format!("?limit=2&cursor={}", page["next_cursor"].as_str().unwrap());
+    let rest = listed(&running, &next).await;
+    assert_eq!(ids(&rest), ["d.c"]);
+    assert!(rest["next_cursor"].is_null());
+    put(&["a", "c"]);
+    let (status, problem) = admin(&running, "GET", &format!("/admin/v1/rules{next}"), "").await;
+    assert_eq!(
+        (status, &problem["field"]),
+        (400, &json!("?cursor")),
+        "{problem}"
+    );
     running.stop().await;
 }
 

@@ -9,11 +9,12 @@ use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::Clock;
 use ratekeeper_quota::{QuotaDocument, TenantDocument};
 use ratekeeper_rules::TenantQuotas;
+use serde::Deserialize;
 use serde_json::Value;
 
 /// The state of a tenant, and the time at which it was read.
 pub(super) struct KnownTenant {
-    /// Its own plans and overrides.
+    /// Its own plans and overrides; those that files give it, if the database does not have it.
     pub(super) quotas: TenantQuotas,
     /// The number of its last change; [`None`] if the database does not have it.
     pub(super) version: Option<u64>,
@@ -35,10 +36,11 @@ impl KnownTenant {
             .answer("GET", &path(args, ""), "", Condition::Any)?;
         let now = answer.header("date").and_then(time_of);
         let now = now.unwrap_or_else(|| Clock::new().now());
+        let listed = listed(&answer.body);
         let tenant = match args.access.accepted(answer) {
             Err(error) if is_unknown(&error) => {
                 return Ok(Self {
-                    quotas: TenantQuotas::default(),
+                    quotas: listed?,
                     version: None,
                     now,
                 });
@@ -78,6 +80,20 @@ pub(super) fn own(tenant: &TenantDocument) -> Result<TenantQuotas> {
         anyhow!("this service is of an older version, which does not tell a tenant's own quotas: nothing is changed")
     })?;
     Ok(own.quotas()?)
+}
+
+/// The plans and overrides that files give a tenant, as the service tells when the database does not have it.
+///
+/// # Errors
+/// The service is of a later version.
+fn listed(body: &str) -> Result<TenantQuotas> {
+    #[derive(Deserialize)]
+    struct Unknown {
+        listed: Option<QuotaDocument>,
+    }
+    let unknown: Unknown = serde_json::from_str(body)?;
+    let listed = unknown.listed.unwrap_or_default();
+    Ok(listed.quotas()?)
 }
 
 /// Returns true if a change was refused because somebody else was faster.

@@ -12,13 +12,13 @@ use crate::mark::{At, Mark};
 use crate::parse::limits::Limited as _;
 use crate::policy::Policy;
 use crate::report::Report;
-use crate::tenants::{OVERRIDES_MAX, OwnLimit, Target, Term, entry_of};
+use crate::tenants::{OVERRIDES_MAX, OverrideDescriptor, OwnLimit, Target, Term, entry_of};
 use crate::{Node, Rule, RuleIndex};
 
 /// The overrides of one domain so far.
 #[derive(Default)]
 pub(super) struct Overrides {
-    targets: HashMap<Box<str>, Target>,
+    targets: HashMap<Box<str>, (Target, Arc<OverrideDescriptor>)>,
     /// The rules of overrides, by what they are made of: tenants with the same limit share one.
     shared: HashMap<String, RuleIndex>,
 }
@@ -72,13 +72,13 @@ impl Overrides {
         let term = terms::term(&keys.effective_at, &keys.expires_at, outer, report);
         let target = self.target(&keys.descriptor, at.mark, around, rules, report);
         let site = around.site();
-        let algorithm = site.algorithm(target.as_ref(), rules);
+        let algorithm = site.algorithm(target.as_ref().map(|(target, _)| target), rules);
         let defaults = LimitDefaults {
             policy: &Policy::default(),
             algorithm,
         };
         let limit = TenantOverride::draft(at, report).build(defaults, report)?;
-        let target = target?;
+        let (target, descriptor) = target?;
         // Two limits that print alike are alike.
         let made_of = format!(
             "{}\0{:?}\0{:?}\0{}\0{:?}",
@@ -104,6 +104,7 @@ impl Overrides {
         };
         Some(OwnLimit {
             term,
+            descriptor,
             pattern: target.pattern,
             rule,
         })
@@ -117,7 +118,7 @@ impl Overrides {
         around: &Around<'_>,
         rules: &[Rule],
         report: &mut Report<'_>,
-    ) -> Option<Target> {
+    ) -> Option<(Target, Arc<OverrideDescriptor>)> {
         let texts = descriptor.get().map_or(&[][..], Vec::as_slice);
         if descriptor.is_set() && texts.is_empty() {
             return None;
@@ -151,8 +152,11 @@ impl Overrides {
         }
         match around.site().target(&parts, rules) {
             Ok(target) => {
-                self.targets.insert(text, target.clone());
-                Some(target)
+                let entries = texts.iter().filter(|at| !at.value.is_empty());
+                let descriptor = entries.map(|at| at.value.clone()).collect();
+                let found = (target, Arc::new(descriptor));
+                self.targets.insert(text, found.clone());
+                Some(found)
             }
             Err(wrong) => {
                 let mark = texts.get(wrong.part()).map_or(start, |at| at.mark);

@@ -12,6 +12,7 @@ use super::*;
 #[derive(Clone, Debug)]
 enum Step {
     Put(TenantHash, TenantQuotas),
+    PutTrace(TenantHash, u32),
     Remove(TenantHash),
     Renumber,
     /// Keeps a copy, which must not change any more.
@@ -56,13 +57,18 @@ fn quotas() -> impl Strategy<Value = TenantQuotas> {
 fn steps() -> impl Strategy<Value = Step> {
     prop_oneof![
         40 => (hashes(), quotas()).prop_map(|(tenant, quotas)| Step::Put(tenant, quotas)),
+        5 => (hashes(), any::<u32>()).prop_map(|(tenant, epoch)| Step::PutTrace(tenant, epoch)),
         15 => hashes().prop_map(Step::Remove),
         1 => Just(Step::Renumber),
         1 => Just(Step::Copy),
     ]
 }
 
-fn holds(tenants: &DomainTenants, model: &Map<TenantHash, TenantQuotas>, seen: &[TenantHash]) {
+/// The quotas of a tenant, and true if it is a trace.
+type Known = (TenantQuotas, bool);
+
+fn holds(tenants: &DomainTenants, model: &Map<TenantHash, Known>, seen: &[TenantHash]) {
+    let known = |tenant: StoredTenant<'_>| (tenants.quotas(tenant), tenant.is_trace);
     assert_eq!(tenants.len(), model.len());
     for hash in seen {
         let same_half = |listed: &TenantHash| listed.halves().0 == hash.halves().0;
@@ -70,13 +76,11 @@ fn holds(tenants: &DomainTenants, model: &Map<TenantHash, TenantQuotas>, seen: &
             // The one case that the table may get wrong.
             continue;
         }
-        let found = tenants.get(*hash).map(|tenant| tenants.quotas(tenant));
+        let found = tenants.get(*hash).map(known);
         assert_eq!(found.as_ref(), model.get(hash), "{hash}");
     }
     let all = tenants.table.iter();
-    let all: Map<_, _> = all
-        .map(|(hash, tenant)| (hash, tenants.quotas(tenant)))
-        .collect();
+    let all: Map<_, _> = all.map(|(hash, tenant)| (hash, known(tenant))).collect();
     assert_eq!(all, *model);
 }
 
@@ -89,7 +93,13 @@ proptest! {
             match step {
                 Step::Put(hash, quotas) => {
                     tenants.put(hash, &quotas);
-                    model.insert(hash, quotas);
+                    model.insert(hash, (quotas, false));
+                    seen.push(hash);
+                }
+                Step::PutTrace(hash, epoch) => {
+                    tenants.put_trace(hash, epoch);
+                    let quotas = TenantQuotas { epoch, ..TenantQuotas::default() };
+                    model.insert(hash, (quotas, true));
                     seen.push(hash);
                 }
                 Step::Remove(hash) => {

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Path};
-use http::header::{HeaderValue, IF_MATCH, IF_NONE_MATCH};
+use http::header::{IF_MATCH, IF_NONE_MATCH};
 use http::request::Parts;
 use http::{HeaderMap, Method};
 use ratekeeper_limiter::ENTRY_BYTES_MAX;
@@ -81,7 +81,7 @@ impl FromRequestParts<Arc<App>> for Asked {
             named: Some(named).filter(|text| !text.starts_with(HASH)),
             tenant,
             editor,
-            // What a reader has is for `is_known` to tell.
+            // A reader is always answered: the plan in force may be another one by now.
             expected: match parts.method {
                 Method::GET | Method::HEAD => Precondition::Any,
                 _ => expected(&parts.headers)?,
@@ -175,16 +175,6 @@ fn expected(headers: &HeaderMap) -> Result<Precondition, ApiError> {
     }
 }
 
-/// Returns true if the reader says by `If-None-Match` that it has the version with `tag`. Browsers do so by themselves.
-pub(super) fn is_known(headers: &HeaderMap, tag: &HeaderValue) -> bool {
-    let values = headers.get_all(IF_NONE_MATCH).iter();
-    let mut tags = values
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .map(str::trim);
-    tags.any(|known| known == "*" || *tag == known.strip_prefix("W/").unwrap_or(known))
-}
-
 /// The version that an entity tag names.
 fn version(tag: &str) -> Option<u64> {
     let digits = tag.strip_prefix('"')?.strip_suffix('"')?;
@@ -194,25 +184,14 @@ fn version(tag: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use http::header::HeaderValue;
+
     use super::*;
 
     fn with(name: http::HeaderName, value: &'static str) -> HeaderMap {
         let mut headers = HeaderMap::new();
         headers.insert(name, HeaderValue::from_static(value));
         headers
-    }
-
-    #[test]
-    fn a_reader_says_what_it_has() {
-        let tag = HeaderValue::from_static("\"17\"");
-        let has = |value| is_known(&with(IF_NONE_MATCH, value), &tag);
-        for known in ["\"17\"", "W/\"17\"", "\"1\", \"17\"", "*"] {
-            assert!(has(known), "{known}");
-        }
-        for other in ["\"1\"", "17", "", "\"171\""] {
-            assert!(!has(other), "{other}");
-        }
-        assert!(!is_known(&HeaderMap::new(), &tag));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use http::header::{CONTENT_TYPE, HeaderMap};
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, WARNING};
 use ratekeeper_quota::{
     BadTenantLine, BulkFormat, BulkLine, BulkTenant, LineFault, ListCursor, ListFilter, PAGE_MAX,
     PutAllError, QuotaError, QuotaStore, TenantPut, bulk_head, read_tenants,
@@ -19,6 +19,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::asked::ChangedBy;
+use super::listed::lost;
 use super::refused::{no_database, refusal};
 use crate::admin::old_names::OldNames;
 use crate::admin::options::{Given, limit, parsed};
@@ -28,6 +29,10 @@ use crate::http::ApiError;
 
 /// The most tenants of one import: they are changed together, and others wait.
 const TENANTS_MAX: usize = 10_000;
+
+/// The warning about tenants that had more from files.
+const LOST: &str = "files give some of these tenants plans or overrides that are not in the import: what files say does not \
+                    count while the quota database has a tenant";
 
 /// The most bytes of one import.
 pub(in crate::admin) const IMPORT_BYTES_MAX: usize = 8 << 20;
@@ -103,7 +108,15 @@ pub(in crate::admin) async fn import(
     let outcomes = written
         .iter()
         .map(|written| (written.is_changed, written.is_new));
-    Ok(told(Imported::of(written.len(), outcomes), old_names))
+    let imported = Imported::of(written.len(), outcomes);
+    let now = app.limiter.clock().now();
+    let mut pairs = written.iter().zip(&puts);
+    let is_lost = pairs.any(|(written, put)| lost(written, put.listed.as_ref(), now).is_some());
+    let mut response = told(imported, old_names);
+    if is_lost {
+        warn(&mut response, LOST);
+    }
+    Ok(response)
 }
 
 /// Refuses a tenant that has two lines.
@@ -127,6 +140,18 @@ fn told(imported: Imported, old_names: OldNames) -> Response {
     let mut response = Json(imported).into_response();
     old_names.add_to(&mut response);
     response
+}
+
+/// Adds a warning to those in the header.
+fn warn(response: &mut Response, warning: &str) {
+    let earlier = response.headers().get(WARNING);
+    let earlier = earlier.and_then(|value| value.to_str().ok());
+    let warning = format!("299 - \"{warning}\"");
+    let all: Vec<_> = earlier.into_iter().chain([&*warning]).collect();
+    // Words of ours between quotes are a header.
+    if let Ok(value) = HeaderValue::from_str(&all.join(", ")) {
+        response.headers_mut().insert(WARNING, value);
+    }
 }
 
 impl Imported {

@@ -4,7 +4,8 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use http::StatusCode;
-use ratekeeper_quota::QuotaError;
+use ratekeeper_quota::{QuotaDocument, QuotaError};
+use ratekeeper_rules::ListedTenant;
 
 use crate::http::ApiError;
 
@@ -40,6 +41,15 @@ pub(in crate::admin) fn refusal(error: &QuotaError) -> ApiError {
             ApiError::other(status, "QUOTAS_BROKEN", message)
         }
     }
+}
+
+/// Says that the quota store does not have the tenant, and what files give it: a change begins with that.
+pub(super) fn unknown_tenant_but(listed: Option<&ListedTenant>) -> ApiError {
+    let error = unknown_tenant();
+    let Some(listed) = listed else { return error };
+    let document = QuotaDocument::of(&listed.quotas);
+    // Texts and numbers alone: nothing in there can fail.
+    error.with_member("listed", serde_json::to_value(document).unwrap_or_default())
 }
 
 /// Says that the quota store does not have the tenant.

@@ -3,13 +3,17 @@
 use ratekeeper_core::Timestamp;
 use ratekeeper_quota::{HIDDEN, QuotaStore, Written};
 use ratekeeper_rules::{
-    Dated, Domain, Entry, LEVEL_KEYS, OverrideDescriptor, RuleSet, WHOLE_TENANT, nearest,
+    Dated, Domain, Entry, LEVEL_KEYS, ListedTenant, OverrideDescriptor, RuleSet, WHOLE_TENANT,
+    nearest,
 };
 
-/// The warnings about a change that was `written`; `name` is the tenant's value, if it was named.
+use super::listed::lost;
+
+/// The warnings about a change that was `written`; `name` is the tenant's value, if it was named, and `listed` what files
+/// give it.
 pub(super) async fn warnings(
     written: &Written,
-    name: Option<&str>,
+    (name, listed): (Option<&str>, Option<&ListedTenant>),
     store: &QuotaStore,
     rules: &RuleSet,
     now: Timestamp,
@@ -18,9 +22,10 @@ pub(super) async fn warnings(
     if !written.is_changed {
         return warnings;
     }
-    if !written.was_known {
+    if !written.was_known && listed.is_none() {
         warnings.extend(unseen(written, name, store, rules).await);
     }
+    warnings.extend(lost(written, listed, now));
     let id = &written.record.id;
     if let Some(name) = name.filter(|name| rules.is_tenant_in_no_path(&id.domain, name)) {
         let shown = if id.shown == HIDDEN {
