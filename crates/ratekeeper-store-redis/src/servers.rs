@@ -4,9 +4,11 @@ mod status;
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use ratekeeper_store::{LeaseGauges, Step, SyncGauges};
 use tokio::runtime::Handle;
+use tokio::time::{sleep, timeout};
 
 use crate::background::Background;
 use crate::config::RedisConfig;
@@ -23,8 +25,12 @@ use crate::node_board::NodeBoard;
 use crate::nodes::Nodes;
 use crate::script::{Clock, KeyName, Script, slot};
 use crate::script_context::ScriptContext;
+use crate::shard::Shard;
 use crate::slots::Slots;
 use crate::topology::Topology;
+
+/// The longest wait for servers to have the hash key again, when the node stops.
+const HASH_KEY_WITHIN: Duration = Duration::from_millis(500);
 
 /// The servers of a [`RedisStore`](crate::RedisStore), as this node knows them.
 #[derive(Debug)]
@@ -128,6 +134,19 @@ impl RedisServers {
         if let Some(leases) = self.leases.get() {
             leases.close().await;
         }
+    }
+
+    /// Waits a moment for servers that have come back to have the hash key again. A node to come would make another one for
+    /// those that came back empty, and find nothing of what was counted.
+    pub(crate) async fn leave_hash_key(&self) {
+        let topology = self.slots.topology();
+        let lacks = |shard: &Arc<Shard>| shard.breaker.is_closed() && !shard.has_hash_key();
+        let all = async {
+            while topology.map().shards().iter().any(lacks) {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let _ = timeout(HASH_KEY_WITHIN, all).await;
     }
 
     /// The number of the slot of the counter of `step`, among those of its servers.

@@ -47,6 +47,8 @@ pub(crate) struct Shard {
     corrupt: Mutex<BTreeSet<Box<str>>>,
     was_reached: AtomicBool,
     is_greeted: AtomicBool,
+    /// True while it is known to have the hash key.
+    has_hash_key: AtomicBool,
     /// The time of the last log line about unusable answers.
     garbled: Mutex<Option<Instant>>,
     /// The time of the last log line about its clock going back.
@@ -82,6 +84,7 @@ impl Shard {
             corrupt: Mutex::default(),
             was_reached: AtomicBool::new(false),
             is_greeted: AtomicBool::new(false),
+            has_hash_key: AtomicBool::new(false),
             garbled: Mutex::new(None),
             clock_said: Mutex::new(None),
             serves: AtomicBool::new(false),
@@ -242,6 +245,16 @@ impl Shard {
     /// Returns true if it was asked what it is.
     pub(crate) fn is_greeted(&self) -> bool {
         self.is_greeted.load(Ordering::Relaxed)
+    }
+
+    /// Records that the hash key was compared with its own, or that it may have lost that since.
+    pub(crate) fn set_has_hash_key(&self, has: bool) {
+        self.has_hash_key.store(has, Ordering::Relaxed);
+    }
+
+    /// Returns true if it is known to have the hash key.
+    pub(crate) fn has_hash_key(&self) -> bool {
+        self.has_hash_key.load(Ordering::Relaxed)
     }
 
     /// Returns true if it has ever served.

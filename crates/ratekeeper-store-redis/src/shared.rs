@@ -219,7 +219,11 @@ impl SharedStore for RedisServers {
 
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            tokio::join!(self.give_leases_back(), self.add_pending());
+            tokio::join!(
+                self.give_leases_back(),
+                self.add_pending(),
+                self.leave_hash_key()
+            );
         })
     }
 

@@ -64,6 +64,8 @@ impl ServerMonitor {
                 self.shard
                     .cannot_be_asked(error.to_string(), error.is_lasting());
             }
+            // It may come back empty.
+            self.shard.set_has_hash_key(false);
             self.greeted();
             sleep(RETRY).await;
         }
@@ -99,7 +101,9 @@ impl ServerMonitor {
         if self.monitored.role.hash_key.is_adopted() {
             // Before anything else: another node may be waiting to make a new one. If this fails,
             // what follows fails for the same reason.
-            let _ = self.compare(connection, &mut missing).await;
+            let compared = self.compare(connection, &mut missing).await;
+            self.shard
+                .set_has_hash_key(compared.is_ok_and(|is_settled| is_settled));
         }
         let greeting = self.greet(connection).await?;
         if let Some(uptime) = greeting.uptime {
@@ -116,6 +120,7 @@ impl ServerMonitor {
         }
         loop {
             let is_settled = self.compare(connection, &mut visit.missing).await?;
+            self.shard.set_has_hash_key(is_settled);
             if is_settled {
                 self.look(connection, &mut visit).await?;
                 self.greeted();
