@@ -88,7 +88,7 @@ impl std::fmt::Debug for Round {
     }
 }
 
-/// The hits of `step` that the store has charged: of a reservation, what it did not cut.
+/// The hits of `step` that the store has charged: of a reservation, what it did not cut; none for what is given back.
 fn charged(verdicts: &Verdicts, number: usize, step: &Step) -> i64 {
     let outcome = verdicts.outcomes.get(number);
     let passes = verdicts.allowed && outcome.is_some_and(StepOutcome::fits);
@@ -97,7 +97,7 @@ fn charged(verdicts: &Verdicts, number: usize, step: &Step) -> i64 {
     }
     match outcome {
         Some(outcome) if is_reserve(step) => step.hits.saturating_sub_unsigned(outcome.cut()),
-        _ => step.hits,
+        _ => step.hits.max(0),
     }
 }
 

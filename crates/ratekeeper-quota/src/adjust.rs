@@ -32,10 +32,8 @@ const PAGE: usize = 500;
 pub enum AdjustRound {
     /// Those that may need more, of limits over less than a day.
     Busy,
-    /// Those and all whose limits are raised.
+    /// Those, the ones of limits over a day or longer, and all whose limits are raised.
     All,
-    /// Those and the ones that may need more, of limits over a day or longer.
-    Long,
 }
 
 /// A step that was taken, or would be.

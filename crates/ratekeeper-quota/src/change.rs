@@ -30,7 +30,7 @@ pub(crate) struct Change {
     pub(crate) audit_hash: String,
     pub(crate) now: Timestamp,
     /// The microseconds since 1970 by the database's clock.
-    database_now: i64,
+    pub(crate) database_now: i64,
 }
 
 /// The quotas that a tenant is to have.

@@ -221,9 +221,6 @@ const ATTEMPTS: usize = MIGRATIONS.len() + 1;
 
 /// Brings the tables up to date. Several nodes may do so at once.
 pub(crate) async fn migrate(pool: &AnyPool, kind: DatabaseKind) -> Result<(), QuotaError> {
-    if kind == DatabaseKind::Postgres && is_up_to_date(pool).await {
-        return Ok(());
-    }
     for attempt in 1.. {
         let Err(error) = run_migrations(pool, kind).await else {
             break;
@@ -269,8 +266,11 @@ async fn later_tables(pool: &AnyPool, error: MigrateError) -> QuotaError {
     }
 }
 
-/// Returns true if the tables are of this version and nothing has to be done, which needs no right to make tables.
-async fn is_up_to_date(pool: &AnyPool) -> bool {
+/// Returns true if the tables of PostgreSQL are of this version and nothing has to be done, which needs no right to make tables.
+pub(crate) async fn is_up_to_date(pool: &AnyPool, kind: DatabaseKind) -> bool {
+    if kind == DatabaseKind::Sqlite {
+        return false;
+    }
     let rows =
         sqlx::query("SELECT version, success, checksum FROM _sqlx_migrations ORDER BY version");
     // The table may not be there yet: then the migrator says what it lacks.

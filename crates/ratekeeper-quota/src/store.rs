@@ -12,13 +12,17 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tracing::warn;
 
-use crate::database::{OPERATION_MAX, migrate, reading};
+use crate::database::{OPERATION_MAX, is_up_to_date, migrate, reading};
 use crate::file::{FileId, make_private};
 use crate::rows::{self, Cell, Kept, ROWS_MAX, tenant_columns};
 use crate::{DatabaseAddress, QuotaError, TenantRecord};
 
 /// The connections for all but following: exports, imports, changes and usage may be slow, and wait for each other.
 pub(crate) const CONNECTIONS: u32 = 4;
+
+/// Those beside them of who never waits for others: one is used, and a second takes its place while the first, given up in
+/// the middle of a query, waits for a server that may not answer any more.
+const KEPT_CONNECTIONS: u32 = 2;
 
 /// Tenants in a database. Clones share its connections.
 #[derive(Clone, Debug)]
@@ -48,7 +52,7 @@ impl QuotaStore {
         let prepared = Arc::<OnceCell<FileId>>::default();
         let pools = [
             address.pool(CONNECTIONS, Arc::clone(&prepared))?,
-            address.pool(1, Arc::clone(&prepared))?,
+            address.pool(KEPT_CONNECTIONS, Arc::clone(&prepared))?,
         ];
         Ok(Self {
             pool: pools[0].clone(),
@@ -125,8 +129,12 @@ impl QuotaStore {
         {
             warn!(%error, database = %self.address, "others can read the quota database");
         }
-        migrate(&self.pool, self.address.kind()).await?;
-        self.claim().await?;
+        let kind = self.address.kind();
+        // Only making the tables may take long.
+        if !within(async { Ok(is_up_to_date(&self.pool, kind).await) }).await? {
+            migrate(&self.pool, kind).await?;
+        }
+        within(self.claim()).await?;
         let file = self.address.file()?;
         // From now on a file that is not there is a fault, and not a new database.
         for pool in &self.pools {

@@ -15,11 +15,9 @@ use tracing::{info, warn};
 /// The time between two looks at tenants' calls, which nodes write as often.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// The looks of which one is at all tenants whose limits are raised.
+/// The looks of which one is also at all tenants whose limits are raised, and at limits over a day or longer, for which there
+/// are many calls to add up.
 const ALL_EVERY: u64 = 6;
-
-/// The looks of which one is also at limits over a day or longer: there are many calls to add up, and time enough.
-const LONG_EVERY: u64 = 60;
 
 /// The steps that this node has taken, or would have in shadow mode.
 #[derive(Debug, Default)]
@@ -79,9 +77,8 @@ async fn keep_looking(
     for turn in 0_u64.. {
         ticks.tick().await;
         clock.reanchor();
-        let round = match (turn % LONG_EVERY, turn % ALL_EVERY) {
-            (0, _) => AdjustRound::Long,
-            (_, 0) => AdjustRound::All,
+        let round = match turn % ALL_EVERY {
+            0 => AdjustRound::All,
             _ => AdjustRound::Busy,
         };
         let snapshot = limiter.snapshot();

@@ -91,7 +91,11 @@ async fn keep_writing(
             continue;
         }
         if !is_failing {
-            forgetting.turn(&store, now).await;
+            // What is cut off is rolled back; the next turn deletes it.
+            last = tokio::select! {
+                () = forgetting.turn(&store, now) => false,
+                _ = stopped.changed() => true,
+            };
         }
     }
 }

@@ -268,7 +268,7 @@ fn a_lock_that_is_a_link_is_refused_and_what_it_names_is_kept() {
     );
 }
 
-/// Whoever stops a node may lose patience: what a crash would lose is saved before a store is waited for.
+/// A supervisor that stops a node may lose patience: what a crash would lose is saved before a store is waited for.
 #[test]
 fn the_last_save_does_not_wait_for_a_store_that_is_away() {
     let mut redis = Server::start();

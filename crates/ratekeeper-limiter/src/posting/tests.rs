@@ -252,6 +252,18 @@ fn hear(limiter: &Limiter<Slow>) -> Round {
 }
 
 #[test]
+fn a_refund_that_is_answered_late_is_not_owed() {
+    let limiter = limiter();
+    let steps = [step(Algorithm::FixedWindow, -2)];
+    let later = Later::default();
+    let owed = std::iter::once(0).collect();
+    limiter.expect_late(later.clone(), &steps, owed, true, passed(&limiter));
+    later.answer(Ok(decided(&steps)));
+    hear(&limiter);
+    assert_eq!(limiter.owed().owed, 0);
+}
+
+#[test]
 fn what_passed_is_owed_unless_the_late_answer_has_charged_it() {
     let steps = [step(Algorithm::FixedWindow, 2)];
     let full = [step(Algorithm::FixedWindow, 11)];

@@ -28,7 +28,7 @@ impl QuotaStore {
             .limited()
             .is_some_and(|limit| limit.is_post_paid());
         match raised.period >= LONG {
-            true if round != AdjustRound::Long => Ok(BTreeSet::new()),
+            true if round != AdjustRound::All => Ok(BTreeSet::new()),
             true if !counts_hits => self.busy_by_hour(raised).await,
             _ => self.busy_by_minute(raised).await,
         }

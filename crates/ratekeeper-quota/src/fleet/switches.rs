@@ -50,6 +50,7 @@ impl QuotaStore {
         self.prepare().await?;
         within(async {
             let mut change = self.begin().await?;
+            change.go_by_database();
             if let Some((version, position)) = change.switched_since(late).await? {
                 // It may be this switch itself, if the answer to it was lost.
                 return Ok(match position.as_deref() == late.to {
@@ -81,6 +82,7 @@ impl QuotaStore {
         self.prepare().await?;
         within(async {
             let mut change = self.begin().await?;
+            change.go_by_database();
             let after = json!({ "switch": to });
             change.set_switch(rule, to, (after, editor)).await?;
             let version = change.version;
@@ -102,6 +104,7 @@ impl QuotaStore {
         self.prepare().await?;
         within(async {
             let mut change = self.begin().await?;
+            change.go_by_database();
             let known = all(&mut change.transaction).await?;
             let is_new = |rule: &str| known.iter().all(|(known, _)| **known != *rule);
             let new = of_node.iter().filter(|(rule, _)| is_new(rule));
@@ -123,12 +126,21 @@ impl QuotaStore {
 }
 
 impl Change {
+    /// Takes place at the time of the database: the order of switches must not depend on the clocks of several hosts.
+    fn go_by_database(&mut self) {
+        self.now = Timestamp::from_micros(self.database_now.max(0).unsigned_abs());
+    }
+
     /// The last switch of the rule that came after this one was made: the number of the change, and the position.
     async fn switched_since(
         &mut self,
         late: &LateSwitch<'_>,
     ) -> Result<Option<(u64, Option<String>)>, QuotaError> {
         // A change that its node had not heard of may still be the older one.
+        let age = rows::now()
+            .as_micros()
+            .saturating_sub(late.made_at.as_micros());
+        let made_at = self.now.as_micros().saturating_sub(age);
         let row = sqlx::query(
             "SELECT version, state_after FROM quota_audit WHERE domain = '' AND subject = $1 AND version > $2 \
              AND action = $3 AND changed_at >= $4 ORDER BY version DESC LIMIT 1",
@@ -136,7 +148,7 @@ impl Change {
         .bind(rows::key_text(late.rule))
         .bind(stored(late.seen))
         .bind(ACTION)
-        .bind(stored(late.made_at.as_micros()))
+        .bind(stored(made_at))
         .fetch_optional(&mut *self.transaction)
         .await?;
         let Some(row) = row else {

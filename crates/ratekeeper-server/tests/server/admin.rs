@@ -330,7 +330,7 @@ async fn other_pages_and_forms_are_refused() {
     running.stop().await;
 }
 
-/// Whom a rule would deny is what its shadow mode is for.
+/// Shadow mode is there to show whom a rule would deny.
 #[tokio::test]
 async fn decisions_by_value_add_up_to_all_decisions() {
     let rules = "domain: d

@@ -88,7 +88,7 @@ where
 /// A sign of load, from an ending.
 type SignOf = fn(Ending) -> LoadSign;
 
-/// What the end of `request` tells of load: nothing for an upgrade, and no time for a call that may stream.
+/// The sign of load at the end of `request`: none for an upgrade, and none with a time for a call that may stream.
 fn sign_of<B>(request: &Request<B>) -> Option<SignOf> {
     let kind = request.headers().get(CONTENT_TYPE);
     let is_grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
