@@ -556,6 +556,11 @@ class Local(unittest.TestCase):
         self.assertIsNone(decide(Question.of("shop", 4, tenant="a")).retry_after_ms)
         self.assertTrue(decide(Question.of("other", tenant="a")).allowed)
 
+    def test_a_local_limit_needs_a_window(self) -> None:
+        for window in (0.0, -1.0, float("nan")):
+            with self.assertRaises(ValueError):
+                LocalLimits([LocalLimit("shop", ["tenant"], 1, window)])
+
     def test_local_limits_on_the_same_descriptor_have_counters_of_their_own(self) -> None:
         now = [0.0]
         decide = LocalLimits([LocalLimit("shop", ["tenant"], 10, 1.0), LocalLimit("shop", ["tenant"], 100, 60.0)], lambda: now[0])

@@ -29,6 +29,7 @@ export const denyAll: Fallback = () => plain(false);
  * `windowMs`. What no limit matches passes.
  */
 export function localLimits(limits: readonly LocalLimit[], now: () => number = () => performance.now()): Fallback {
+  if (limits.some(({ windowMs }) => !(windowMs > 0))) throw new RangeError("windowMs: has to be longer than 0 ms");
   /** When each bucket will be full. */
   const full = new Map<string, number>();
   return (question) => {

@@ -204,6 +204,12 @@ test("local limits count hits, and a denied request takes nothing", () => {
   assert.equal(decide({ domain: "other", descriptors: one.descriptors }).allowed, true);
 });
 
+test("a local limit needs a window", () => {
+  for (const windowMs of [0, -1, NaN]) {
+    assert.throws(() => localLimits([{ domain: "shop", keys: ["tenant"], limit: 1, windowMs }]), RangeError);
+  }
+});
+
 test("local limits on the same descriptor have counters of their own", () => {
   let now = 0;
   const [domain, keys] = ["shop", ["tenant"]];

@@ -27,7 +27,7 @@ class LocalLimit:
     limit: int
     """0 denies everything."""
     window: float
-    """Seconds."""
+    """Seconds, more than 0."""
 
 
 def allow_all(question: Question) -> Decision:
@@ -45,6 +45,8 @@ class LocalLimits:
     refills in ``window``. What no limit matches passes."""
 
     def __init__(self, limits: Sequence[LocalLimit], clock: Callable[[], float] = time.monotonic) -> None:
+        if any(not limit.window > 0 for limit in limits):
+            raise ValueError("window: has to be longer than 0 s")
         self._limits = limits
         self._clock = clock
         self._lock = threading.Lock()
