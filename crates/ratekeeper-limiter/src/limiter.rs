@@ -1,7 +1,7 @@
 //! The limiter: rules, a store, and what ties them together.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
@@ -44,6 +44,8 @@ pub struct Limiter<S> {
     clock: Clock,
     /// The parts that the rules in force are made of. Held while a snapshot is made from the one before.
     sources: Mutex<Sources>,
+    /// The last count of the sources' unknown, for who must not wait for them.
+    unknown_quotas: AtomicUsize,
     /// [`None`] for a store that always answers.
     fallback: Option<Fallback>,
     /// Posts to the store that are under way.
@@ -108,6 +110,7 @@ impl<S: Store> Limiter<S> {
             store,
             clock: Clock::new(),
             sources: Mutex::new(sources),
+            unknown_quotas: AtomicUsize::new(0),
             fallback: None,
             posting: Posting::default(),
             meter: None,
@@ -204,11 +207,13 @@ impl<S: Store> Limiter<S> {
     /// The number of domains, plans and limits in a quota store that mean nothing under the rules in force.
     #[must_use]
     pub fn unknown_quotas(&self) -> usize {
-        self.sources.lock().unknown
+        self.unknown_quotas.load(Ordering::Relaxed)
     }
 
     fn put_joined(&self, sources: &mut Sources) {
         let rules = sources.join();
+        self.unknown_quotas
+            .store(sources.unknown, Ordering::Relaxed);
         let before = self.snapshot.load();
         self.put(rules, before.switches().clone(), before.namer, &before);
     }
