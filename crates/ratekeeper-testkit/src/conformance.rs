@@ -109,7 +109,7 @@ macro_rules! conformance {
 }
 
 /// Generates the conformance tests of a store that lets counters expire by itself. The closure makes the store, and a
-/// function that tells the [life](conformance::lives::Life) of a step's counter. The store's clock may be its own.
+/// function that tells the [life](crate::conformance::lives::Life) of a step's counter. The store's clock may be its own.
 #[macro_export]
 macro_rules! conformance_of_lives {
     ($make:expr) => {
