@@ -195,6 +195,11 @@ fn what_files_give_stays_unless_it_is_named() {
     // A plan that begins later leaves the one of the file until then.
     set("globex", &["--plan", &format!("pro@{LATER}..")]);
     assert_eq!(limits(&node, "globex").0, 5_000);
+    let undone = fleet.tell(&node, &["quota", "revert", "globex"]);
+    let head = "globex has what files give it, and nothing of its own any more\n";
+    assert!(undone.out.starts_with(head), "{}", undone.out);
+    assert!(!undone.out.contains("enterprise"), "{}", undone.out);
+    assert_eq!(limits(&node, "globex").0, 5_000);
     // What is replaced as a whole is told, and wants a yes.
     let args = [
         "quota",

@@ -5,12 +5,12 @@ use super::live::{path, print_tenant};
 use super::tenant::{KnownTenant, is_outdated};
 use crate::cli::{QuotaRevert, TenantArgs};
 use crate::commands::admin::query;
-use crate::output;
+use crate::output::{self, within_line};
 use anyhow::{Context, Result, bail};
 use ratekeeper_quota::{AuditDocument, QuotaDocument};
 use ratekeeper_rules::TenantQuotas;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::process::ExitCode;
 
 /// The times that it is tried while others change the same tenant.
@@ -57,16 +57,22 @@ fn take_away(args: &TenantArgs, now: &KnownTenant) -> Result<()> {
 }
 
 fn print_gone(args: &TenantArgs, before: &KnownTenant) -> Result<ExitCode> {
-    let name = &args.tenant;
-    output::answer(args.access.json, &Value::Null, || {
-        let changes = changes(&before.quotas, &TenantQuotas::default());
+    let name = within_line(&args.tenant);
+    // It is done, whatever comes of the question.
+    let listed = KnownTenant::read(args).map(|known| known.quotas);
+    let listed = listed.unwrap_or_default();
+    let has = match listed == TenantQuotas::default() {
+        true => "no plan or overrides of its own any more",
+        false => "what files give it, and nothing of its own any more",
+    };
+    let answer = json!({ "tenant": args.tenant, "deleted": true });
+    output::answer(args.access.json, &answer, || {
+        let changes = changes(&before.quotas, &listed);
         let list: String = changes
             .iter()
             .map(|change| format!("  {change}\n"))
             .collect();
-        Ok(format!(
-            "{name} has no plan or overrides of its own any more\n{list}"
-        ))
+        Ok(format!("{name} has {has}\n{list}"))
     })
 }
 
