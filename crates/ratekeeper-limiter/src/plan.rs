@@ -326,7 +326,8 @@ impl Plan {
     }
 
     /// Puts the limits in force as of `now`, by `live`, into the steps that were made by the rules of `snapshot`, with the
-    /// places of their counters. Drops those whose rules are gone, or have other counters now.
+    /// places of their counters; a tenant's own limit that has changed stays as it was. Drops those whose rules are gone, or
+    /// have other counters now.
     pub(crate) fn renew(&mut self, snapshot: &Snapshot, live: &Snapshot, now: Timestamp) {
         let mut kept = SmallVec::<[bool; 8]>::new();
         for (step, source) in self.steps.iter_mut().zip(&self.sources) {
@@ -336,20 +337,16 @@ impl Plan {
             };
             let known = token.and_then(|token| live.limit_of_token(token));
             kept.push(known.is_some());
-            let Some((rule, compiled, made)) = known else {
+            let Some(held) = known else {
                 continue;
             };
-            step.limit = *made.delayed();
-            step.calendar = rule.calendar.as_ref().map(|calendar| calendar.bounds(now));
-            step.rule = compiled.slot;
-            step.store = compiled.store;
-            step.full_mode = compiled.full_mode;
+            let calendar = held.rule.calendar.as_ref();
+            step.calendar = calendar.map(|calendar| calendar.bounds(now));
+            step.full_mode = held.compiled.full_mode;
             // By the old ones it would be counted where no one looks any more, or on terms that regions have left.
-            step.lease = made.lease;
-            step.sync = made.sync;
-            step.terms = made.terms;
-            step.whole = made.whole;
-            step.counted = made.counted;
+            step.lease = held.lease();
+            let former = step.limit;
+            held.put_into(step, Some(&former));
         }
         self.keep(&kept);
     }
