@@ -299,8 +299,10 @@ const fn limit_help(error: LimitError) -> Option<&'static str> {
         }
         LimitError::NoStrict(_) => "add `algorithm: sliding_window`, or leave `strict` out",
         LimitError::StrictWithSubWindows => "leave `sub_windows` out, or `strict`",
-        LimitError::NoPostPaid(_) => "write `algorithm: token_bucket`, or leave `post_paid` out",
-        LimitError::PostPaidWithSubWindows => "leave `sub_windows` out",
+        LimitError::NoPostPaid(_) => "write `algorithm: token_bucket`, or `post_paid: false`",
+        LimitError::PostPaidWithSubWindows => {
+            "leave `sub_windows` out, or write `post_paid: false`"
+        }
         LimitError::DebtWithoutPostPaid => "add `post_paid: true`, or leave `max_debt` out",
         LimitError::NoDebt(_) => "leave `max_debt` out",
         LimitError::NoCalendar(_) => "write `algorithm: fixed_window`, or leave it out",

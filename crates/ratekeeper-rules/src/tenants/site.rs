@@ -7,7 +7,7 @@ use ratekeeper_core::{Algorithm, Limit};
 
 use super::level::{LevelTarget, NoLevel};
 use super::{CUSTOM, Pattern};
-use crate::draft::BuiltLimit;
+use crate::draft::{BuiltLimit, Field, LimitDraft};
 use crate::folding::FoldedKeys;
 use crate::policy::Policy;
 use crate::region::{RegionKeys, share};
@@ -92,10 +92,14 @@ impl Site<'_> {
         algorithm.unwrap_or(self.defaults.algorithm)
     }
 
-    /// Returns true if the limit whose place an override takes is paid afterwards; the override then is too.
-    pub(crate) fn is_post_paid(&self, target: &Target, rules: &[Rule]) -> bool {
+    /// Makes the limit of an override one that is paid afterwards if the limit whose place it takes is, and it does not say.
+    pub(crate) fn inherit(&self, draft: &mut LimitDraft, target: &Target, rules: &[Rule]) {
         let base = target.base.and_then(|base| rules[base.get()].limited());
-        base.is_some_and(Limit::is_post_paid)
+        let (mark, quota) = (draft.mark, &mut draft.quota);
+        let is_open = !quota.form.post_paid.is_set() && quota.unlimited.get() != Some(&true);
+        if is_open && base.is_some_and(Limit::is_post_paid) {
+            quota.form.post_paid = Field::written(mark, Some(mark), Some(true));
+        }
     }
 
     /// The place of a descriptor's parts, which may be where no rule is.
