@@ -1,6 +1,7 @@
 //! The rules as a check sees them: one snapshot, complete and immutable.
 
 mod held;
+mod levels;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -89,12 +90,14 @@ impl Snapshot {
         places: &StoreSlots<'_, impl Store>,
         before: Option<&Self>,
     ) -> Self {
+        let rules = levels::switched(&rules, &switches);
+        let modes_of_rules = levels::Modes::new(&rules, &switches);
         let mut kept = before.map(Self::by_id).unwrap_or_default();
         let mut slots = Slots::without(&rules, &kept);
         // Limits that single tenants have in one place have one id, and are counted together.
         let mut customs: HashMap<Arc<str>, (Arc<RuleStats>, RuleSlot)> = HashMap::new();
         let compiled = rules.rules().iter().map(|rule| {
-            let mode = RuleMode::of(rule, switches.get(&rule.id));
+            let mode = modes_of_rules.of(rule);
             if let Some((stats, slot)) = customs.get(&*rule.id) {
                 let stats = Arc::clone(stats);
                 return Compiled {
