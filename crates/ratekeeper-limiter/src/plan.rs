@@ -272,7 +272,7 @@ impl Plan {
         }
     }
 
-    /// Takes out every limit whose name another matched rule of the request replaces.
+    /// Takes out every limit whose name another matched rule of the request, in its domain, replaces.
     fn drop_replaced(&mut self, snapshot: &Snapshot) {
         let rules = snapshot.rules();
         let matched = self.sources.iter().filter_map(|source| match source {
@@ -283,13 +283,14 @@ impl Plan {
             .chain(self.unlimited.iter().map(|(_, index)| *index))
             .collect();
         let replaced = |index: RuleIndex| {
-            let Some(name) = &rules.rule(index).name else {
+            let own = rules.rule(index);
+            let Some(name) = &own.name else {
                 return false;
             };
             let others = matched.iter().filter(|other| **other != index);
-            others
-                .flat_map(|other| &rules.rule(*other).replaces)
-                .any(|replaced| replaced == name)
+            let mut others = others.map(|other| rules.rule(*other));
+            // A name is of its domain.
+            others.any(|other| other.domain == own.domain && other.replaces.contains(name))
         };
         let keep =
             |source: &LimitSource| !matches!(source, LimitSource::Rule(index) if replaced(*index));

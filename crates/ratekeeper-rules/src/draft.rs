@@ -106,7 +106,8 @@ impl BuiltLimit {
             calendar: self.calendar,
             unit: self.unit,
             window_text: self.window_text,
-            name: self.name,
+            // Others may replace the limit by the name of that whose place it takes.
+            name: self.name.or(base.name),
             retry_after: self.retry_after,
             ..base
         }

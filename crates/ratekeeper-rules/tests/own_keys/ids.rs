@@ -116,6 +116,11 @@ fn changes_tell_what_else_changed() {
             ", shadow_mode: true, detailed_metric: true",
             "d.a: 1 per 1d -> 1 per 1d, shadow, detailed_metric false -> true, keeps its usage",
         ),
+        (
+            "",
+            ", store: eu",
+            "d.a starts afresh: it was 1 per 1d (sliding_window of 1d), and is 1 per 1d (sliding_window of 1d, in the store 'eu')",
+        ),
     ] {
         let changes = rule(after).changes_since(&rule(before));
         let [change] = &changes[..] else {
@@ -123,4 +128,64 @@ fn changes_tell_what_else_changed() {
         };
         assert_eq!(change.to_string(), expected);
     }
+}
+
+/// The texts of the changes from one descriptor to another.
+fn told(before: &str, after: &str) -> Vec<String> {
+    let rules = |descriptor: &str| {
+        loaded(&format!(
+            "domain: d\ndescriptors:\n  - {{ {descriptor} }}\n"
+        ))
+        .rules
+    };
+    let changes = rules(after).changes_since(&rules(before));
+    changes.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn changes_tell_what_else_changed_of_a_limit() {
+    for (before, after, expected) in [
+        (
+            "unit: day, limit: 100",
+            "unit: day, limit: 100, strict: true",
+            "d.a: 100 per 1d as before, strict false -> true, keeps its usage",
+        ),
+        (
+            "unit: day, limit: 100, algorithm: gcra",
+            "unit: day, limit: 100, algorithm: gcra, post_paid: true",
+            "d.a: 100 per 1d as before, post_paid false -> true, max_debt none -> 1000, keeps its usage",
+        ),
+        (
+            "unit: day, limit: 100, algorithm: gcra, post_paid: true, max_debt: 5",
+            "unit: day, limit: 100, algorithm: gcra, post_paid: true, max_debt: 6, burst: 50",
+            "d.a: 100 per 1d -> 100 per 1d with bursts of 50, max_debt 5 -> 6, keeps its usage",
+        ),
+        (
+            "unit: day, limit: 100",
+            "unit: day, limit: 100, consistency: local",
+            "d.a starts afresh: it was 100 per 1d (sliding_window of 1d), and is 100 per 1d (sliding_window of 1d, on each node)",
+        ),
+    ] {
+        let rule = |limit: &str| format!("key: a, rate_limit: {{ {limit} }}");
+        assert_eq!(told(&rule(before), &rule(after)), [expected]);
+    }
+    let permits =
+        |timeout: &str| format!("key: a, concurrency: {{ limit: 3, timeout: {timeout} }}");
+    assert_eq!(
+        told(&permits("60s"), &permits("90s")),
+        ["d.a#concurrency: 3 at once as before, timeout 1m -> 90s, keeps its usage"]
+    );
+}
+
+/// All values of the pattern have one counter then, whatever else is on the path.
+#[test]
+fn changes_tell_that_values_are_counted_together() {
+    let rule = |shared: bool| {
+        format!(
+            "key: user, descriptors: [ {{ key: path, value: /files/*, share_threshold: {shared}, rate_limit: {{ unit: day, limit: 10 }} }} ]"
+        )
+    };
+    let expected = "d.user.path_/files/* starts afresh: it was 10 per 1d (sliding_window of 1d), and is 10 per 1d (sliding_window of 1d, path_/files/* counted together)";
+    assert_eq!(told(&rule(false), &rule(true)), [expected]);
+    assert_eq!(told(&rule(true), &rule(true)), [""; 0]);
 }
