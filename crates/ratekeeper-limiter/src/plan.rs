@@ -217,6 +217,9 @@ impl Plan {
         if snapshot.namer.is_provisional() {
             self.unhashed.push(matched.unhashed(rule, limit));
         }
+        let shadow = compiled.mode == RuleMode::Shadow || !enforced;
+        // One that is only tried out must not lift the quotas in force. `shadow_mode` does, as with envoyproxy/ratelimit.
+        let has_say = !shadow || rule.shadow;
         self.sources.push(LimitSource::Rule(index));
         self.steps.push(Step {
             key: matched.counter(made.identity, limit),
@@ -225,8 +228,8 @@ impl Plan {
             hits,
             charge: compiled.charge,
             descriptor: matched.number,
-            shadow: compiled.mode == RuleMode::Shadow || !enforced,
-            quota_mode: rule.quota_mode || snapshot.modes.quota,
+            shadow,
+            quota_mode: has_say && (rule.quota_mode || snapshot.modes.quota),
             rule: compiled.slot,
             store: compiled.store,
             full_mode: compiled.full_mode,
