@@ -1,6 +1,7 @@
 //! The effect of a reload on counters.
 
 mod counters;
+mod surroundings;
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +11,8 @@ use ratekeeper_core::Limit;
 use ratekeeper_core::duration::format_duration;
 
 use crate::{CUSTOM, Enforce, Rule, RuleIndex, RuleLimit, RuleSet};
-use counters::SharedPatterns;
+use counters::counted;
+use surroundings::Surroundings;
 
 /// The change to one rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -100,7 +102,8 @@ impl RuleSet {
                 .collect()
         };
         let (before, after) = (by_id(old), by_id(self));
-        let patterns = [old, self].map(SharedPatterns::of);
+        let (around_before, around) = (surroundings::all(old), surroundings::all(self));
+        let nothing = Surroundings::default();
         let rules = shared(old).map(|(_, rule)| rule);
         let removed = rules.filter(|rule| !after.contains_key(&rule.id));
         let mut changes: Vec<_> = removed
@@ -118,11 +121,13 @@ impl RuleSet {
                 None => Some(ChangeKind::Added {
                     limit: described_with_algorithm(rule),
                 }),
-                Some((earlier_index, earlier)) => {
-                    let from = patterns[0].counted(*earlier_index, earlier);
-                    let to = patterns[1].counted(index, rule);
-                    difference((earlier, from), (rule, to))
-                }
+                Some((earlier_index, earlier)) => difference(
+                    (
+                        earlier,
+                        around_before.get(earlier_index).unwrap_or(&nothing),
+                    ),
+                    (rule, around.get(&index).unwrap_or(&nothing)),
+                ),
             };
             changes.extend(kind.map(|kind| change(rule, kind)));
         }
@@ -144,8 +149,12 @@ fn change(rule: &Rule, kind: ChangeKind) -> Change {
     }
 }
 
-/// The difference between two rules, each with the identity of its counters in words.
-fn difference((before, from): (&Rule, String), (after, to): (&Rule, String)) -> Option<ChangeKind> {
+/// The difference between two rules, each with what is around it.
+fn difference(
+    (before, around_before): (&Rule, &Surroundings<'_>),
+    (after, around): (&Rule, &Surroundings<'_>),
+) -> Option<ChangeKind> {
+    let (from, to) = (counted(before, around_before), counted(after, around));
     if from != to || before.path != after.path || before.domain != after.domain {
         let with_limit = |rule, counted| format!("{} ({counted})", described(rule));
         return Some(ChangeKind::StartsAfresh {
@@ -158,10 +167,12 @@ fn difference((before, from): (&Rule, String), (after, to): (&Rule, String)) -> 
         place: after.place.clone(),
         ..before.clone()
     };
-    (moved != *after).then(|| ChangeKind::Adjusted {
+    let mut others = others(before, after);
+    others.extend(around.changes_since(around_before));
+    (moved != *after || !others.is_empty()).then(|| ChangeKind::Adjusted {
         from: described(before),
         to: described(after),
-        others: others(before, after),
+        others,
     })
 }
 

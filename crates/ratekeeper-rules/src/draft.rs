@@ -181,7 +181,11 @@ impl LimitDraft {
         let (key, mark) = culprits
             .find_map(|key| Some((*key, self.mark_of(key)?)))
             .unwrap_or(("limit", self.mark));
-        faults.error(key, mark, &told(error, algorithm), limit_help(error));
+        let help = match error {
+            LimitError::EmptyWindow if algorithm.holds_permits() => Some("write `timeout: 60s`"),
+            error => limit_help(error),
+        };
+        faults.error(key, mark, &told(error, algorithm), help);
         None
     }
 

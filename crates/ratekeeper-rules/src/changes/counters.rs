@@ -1,49 +1,21 @@
 //! The identity of a rule's counters, in words: where it differs, usage starts afresh.
 
-use hashbrown::HashMap;
+use super::surroundings::Surroundings;
+use crate::{Consistency, Rule, RuleLimit};
 
-use crate::{Consistency, Node, Rule, RuleIndex, RuleLimit, RuleSet};
-
-/// The patterns whose values are counted together, on the way to each rule that has any.
-pub(super) struct SharedPatterns<'a>(HashMap<RuleIndex, Vec<&'a str>>);
-
-impl<'a> SharedPatterns<'a> {
-    pub(super) fn of(rules: &'a RuleSet) -> Self {
-        let mut found = Self(HashMap::new());
-        for domain in rules.domains() {
-            found.add(domain.nodes(), &mut Vec::new());
-        }
-        found
+/// The parts of the rule that identify its counters, in words.
+pub(super) fn counted(rule: &Rule, around: &Surroundings<'_>) -> String {
+    let mut parts = vec![limit_in_words(rule)];
+    // What is on this node alone is in no store.
+    match (rule.consistency, &rule.store) {
+        (Some(Consistency::Local), _) => parts.push("on each node".to_owned()),
+        (_, Some(store)) => parts.push(format!("in the store '{store}'")),
+        _ => {}
     }
-
-    fn add(&mut self, nodes: &'a [Node], above: &mut Vec<&'a str>) {
-        for node in nodes {
-            let depth = above.len();
-            above.extend(node.share_threshold().then(|| node.pattern()));
-            if !above.is_empty() {
-                let of_plans = node.by_plan().flat_map(|(_, rules)| rules);
-                for index in node.rules().iter().chain(of_plans) {
-                    self.0.insert(*index, above.clone());
-                }
-            }
-            self.add(node.nodes(), above);
-            above.truncate(depth);
-        }
-    }
-
-    /// The parts of the rule at `index` that identify its counters, in words.
-    pub(super) fn counted(&self, index: RuleIndex, rule: &Rule) -> String {
-        let mut parts = vec![limit_in_words(rule)];
-        // What is on this node alone is in no store.
-        match (rule.consistency, &rule.store) {
-            (Some(Consistency::Local), _) => parts.push("on each node".to_owned()),
-            (_, Some(store)) => parts.push(format!("in the store '{store}'")),
-            _ => {}
-        }
-        let together = self.0.get(&index).into_iter().flatten();
-        parts.extend(together.map(|pattern| format!("{pattern} counted together")));
-        parts.join(", ")
-    }
+    parts.extend(around.subject.map(|key| format!("by {key}")));
+    let together = around.together.iter();
+    parts.extend(together.map(|pattern| format!("{pattern} counted together")));
+    parts.join(", ")
 }
 
 /// The parts of a limit that identify a counter, in words.

@@ -189,3 +189,44 @@ fn changes_tell_that_values_are_counted_together() {
     assert_eq!(told(&rule(false), &rule(true)), [expected]);
     assert_eq!(told(&rule(true), &rule(true)), [""; 0]);
 }
+
+/// Those of a whole domain, or of a service level, are told of each of its rules.
+#[test]
+fn changes_tell_what_else_changed_around_a_limit() {
+    let change = |before: &str, after: &str| -> Vec<String> {
+        let [before, after] = [before, after].map(|text| loaded(text).rules);
+        let changes = after.changes_since(&before);
+        changes.iter().map(ToString::to_string).collect()
+    };
+    let domain = |keys: &str| {
+        format!(
+            "domain: d\n{keys}descriptors:\n- key: a\n  rate_limit: {{ unit: day, limit: 1 }}\n  descriptors: [ {{ key: b, rate_limit: {{ unit: day, limit: 2 }} }} ]\n"
+        )
+    };
+    assert_eq!(
+        change(&domain("evaluation: leaf\n"), &domain("evaluation: path\n")),
+        [
+            "d.a: 1 per 1d as before, evaluation leaf -> path, keeps its usage",
+            "d.a.b: 2 per 1d as before, evaluation leaf -> path, keeps its usage",
+        ]
+    );
+    assert_eq!(
+        change(&domain("tenant: a\n"), &domain("tenant: b\n")),
+        [
+            "d.a.b starts afresh: it was 2 per 1d (sliding_window of 1d), and is 2 per 1d (sliding_window of 1d, by b)"
+        ],
+        "the first entry is the subject of all others"
+    );
+    let level = |calls: &str| {
+        format!(
+            "slas_base: /\nslas:\n- {{ id: one, {calls}, tiers: [ {{ period: 1d, threshold: 1 }} ] }}\n"
+        )
+    };
+    assert_eq!(
+        change(
+            &level("pathPattern: /a"),
+            &level("methods: [GET], pathPattern: /b")
+        ),
+        ["one: 1 per 1d as before, methods all -> GET, pathPattern /a -> /b, keeps its usage"]
+    );
+}
