@@ -36,7 +36,6 @@ pub(crate) struct LimitPlace(u32);
 
 impl LimitPlace {
     /// The place that the token of a single tenant's limit begins with.
-    #[expect(clippy::cast_possible_truncation, reason = "the upper half is wanted")]
     pub(crate) const fn of_token(token: u64) -> Self {
         Self((token >> 32) as u32)
     }
