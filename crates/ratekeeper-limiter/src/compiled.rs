@@ -1,13 +1,12 @@
 //! Rules compiled into what a check needs of them.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use ratekeeper_core::lease::Terms;
 use ratekeeper_core::region::counted::Counted;
 use ratekeeper_core::{Limit, Micros, Whole};
-use ratekeeper_rules::{CUSTOM, Consistency, FailureMode, LeakyOverRls, RegionMode, Rule, RuleSet};
+use ratekeeper_rules::{Consistency, FailureMode, LeakyOverRls, RegionMode, Rule, RuleSet};
 use ratekeeper_store::{Charge, FullMode, RuleSlot, Store, StoreSlot};
 
 use crate::Waiting;
@@ -186,10 +185,9 @@ impl Compiled {
             // Without room there is nothing to count with on this node either.
             FailureMode::Allow | FailureMode::Local => FullMode::Allow,
         };
-        let identity = limit.as_ref().map(|limit| limit.identity);
         Self {
             domain: namer.domain(&rule.domain),
-            token: namer.token(&held_as(rule), identity),
+            token: namer.token(rule, limit.as_ref().map(|it| (it.identity, it.delayed))),
             limit,
             slot,
             store: places.of(rule),
@@ -199,15 +197,6 @@ impl Compiled {
             stats,
             shares_stats: false,
         }
-    }
-}
-
-/// The name that permits and reservations have for a rule: limits that single tenants have in one
-/// place have one id, and are told apart by what they let pass.
-fn held_as(rule: &Rule) -> Cow<'_, str> {
-    match rule.plan.as_deref() {
-        Some(CUSTOM) => format!("{}: {}", rule.id, rule.in_words()).into(),
-        _ => Cow::Borrowed(&rule.id),
     }
 }
 

@@ -45,25 +45,22 @@ impl Snapshot {
     ) -> SmallVec<[Step; 4]> {
         let mut steps = SmallVec::new();
         for part in parts {
-            let Some((rule, compiled, limit)) = self.limit_of_token(part.rule) else {
+            let Some(held) = self.limit_of_token(part.rule) else {
                 continue;
             };
-            steps.push(Step {
-                calendar: rule.calendar.as_ref().map(|calendar| calendar.bounds(now)),
-                hits: hits(part, limit.delayed()),
-                charge: match limit.delayed().is_post_paid() {
+            let (calendar, limit) = (held.rule.calendar.as_ref(), held.limit());
+            let mut step = Step {
+                calendar: calendar.map(|calendar| calendar.bounds(now)),
+                hits: hits(part, limit),
+                charge: match limit.is_post_paid() {
                     true => Charge::Always,
                     false => Charge::IfAllowed,
                 },
                 shadow: true,
-                rule: compiled.slot,
-                store: compiled.store,
-                sync: limit.sync,
-                terms: limit.terms,
-                whole: limit.whole,
-                counted: limit.counted,
-                ..Step::new(part.key, *limit.delayed())
-            });
+                ..Step::new(part.key, *limit)
+            };
+            held.put_into(&mut step, None);
+            steps.push(step);
         }
         steps
     }
@@ -74,11 +71,11 @@ impl Snapshot {
         let rules = parts
             .iter()
             .filter_map(|part| self.limit_of_token(part.rule));
-        for ((_, compiled, _), outcome) in rules.zip(&verdicts.outcomes) {
+        for (held, outcome) in rules.zip(&verdicts.outcomes) {
             if let StepOutcome::Counted(outcome) = outcome
                 && outcome.cut > 0
             {
-                compiled.stats.record_cut(outcome.cut);
+                held.compiled.stats.record_cut(outcome.cut);
             }
         }
     }

@@ -5,7 +5,7 @@ mod unhashed;
 use std::hash::Hasher;
 
 use ratekeeper_core::{Limit, Regions};
-use ratekeeper_rules::{Calendar, Entry, Matched, RegionMode, Rule, Visit, secret};
+use ratekeeper_rules::{CUSTOM, Calendar, Entry, Matched, RegionMode, Rule, Visit, secret};
 use ratekeeper_store::{CounterKey, HashKey};
 use siphasher::sip::{SipHasher13, SipHasher24};
 
@@ -28,6 +28,23 @@ pub(crate) fn fingerprint(key: HashKey, secret: &str) -> String {
 /// Quota, burst and rate are not in it, so that usage outlives a change of those.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LimitIdentity(u64);
+
+/// A place among the rules and the identity of a limit there, hashed. All limits of one have the same counters: the rule's,
+/// those of plans and those of single tenants.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct LimitPlace(u32);
+
+impl LimitPlace {
+    /// The place that the token of a single tenant's limit begins with.
+    pub(crate) const fn of_token(token: u64) -> Self {
+        Self((token >> 32) as u32)
+    }
+
+    /// A token that begins with the place, and ends with the lower half of `hash`.
+    const fn begin(self, hash: u64) -> u64 {
+        (self.0 as u64) << 32 | hash & u32::MAX as u64
+    }
+}
 
 /// Names counters.
 #[derive(Clone, Copy, Debug)]
@@ -138,13 +155,32 @@ impl Namer {
         }
     }
 
-    /// The name that permits and reservations have for a rule and its limit.
-    pub(crate) fn token(&self, rule: &str, limit: Option<LimitIdentity>) -> u64 {
+    /// The name that permits and reservations have for a rule and its limit. Limits that single tenants have in one place have
+    /// one id: their names begin with the place, and end with a hash of what they let pass.
+    pub(crate) fn token(&self, rule: &Rule, limit: Option<(LimitIdentity, Limit)>) -> u64 {
         let mut hasher = SipHasher13::new_with_key(&self.hash_key.to_bytes());
         write_text(&mut hasher, "token");
-        write_text(&mut hasher, rule);
-        hasher.write_u64(limit.map_or(0, |limit| limit.0));
-        hasher.finish()
+        write_text(&mut hasher, &rule.id);
+        let identity = limit.map_or(0, |(identity, _)| identity.0);
+        hasher.write_u64(identity);
+        match limit {
+            Some((identity, limit)) if rule.plan.as_deref() == Some(CUSTOM) => {
+                write_amounts(&mut hasher, &limit);
+                self.place(rule, identity).begin(hasher.finish())
+            }
+            _ => hasher.finish(),
+        }
+    }
+
+    /// The place of a rule whose limit has this identity.
+    pub(crate) fn place(&self, rule: &Rule, limit: LimitIdentity) -> LimitPlace {
+        let mut hasher = SipHasher13::new_with_key(&self.hash_key.to_bytes());
+        write_text(&mut hasher, "place");
+        rule.path
+            .iter()
+            .for_each(|part| write_text(&mut hasher, part));
+        hasher.write_u64(limit.0);
+        LimitPlace::of_token(hasher.finish())
     }
 
     /// The prefix that the names of all subjects of a domain share.
@@ -285,6 +321,21 @@ fn short(bytes: &[u8]) -> u64 {
             .rev()
             .fold(0, |word, byte| word << 8 | u64::from(*byte)),
     }
+}
+
+/// Writes all that tells apart limits of one identity.
+fn write_amounts(hasher: &mut impl Hasher, limit: &Limit) {
+    let numbers = [
+        limit.quota(),
+        limit.capacity(),
+        limit.delay_max().get(),
+        u64::from(limit.is_strict()),
+        u64::from(limit.is_post_paid()),
+        limit.max_debt().map_or(0, |debt| debt.saturating_add(1)),
+        // The time of a permit is not in the identity.
+        limit.window().get(),
+    ];
+    numbers.iter().for_each(|number| hasher.write_u64(*number));
 }
 
 /// Writes what the identity of `limit` is hashed from.

@@ -217,6 +217,9 @@ impl Plan {
         if snapshot.namer.is_provisional() {
             self.unhashed.push(matched.unhashed(rule, limit));
         }
+        let shadow = compiled.mode == RuleMode::Shadow || !enforced;
+        // One that is only tried out must not lift the quotas in force. `shadow_mode` does, as with envoyproxy/ratelimit.
+        let has_say = !shadow || rule.shadow;
         self.sources.push(LimitSource::Rule(index));
         self.steps.push(Step {
             key: matched.counter(made.identity, limit),
@@ -225,8 +228,8 @@ impl Plan {
             hits,
             charge: compiled.charge,
             descriptor: matched.number,
-            shadow: compiled.mode == RuleMode::Shadow || !enforced,
-            quota_mode: rule.quota_mode || snapshot.modes.quota,
+            shadow,
+            quota_mode: has_say && (rule.quota_mode || snapshot.modes.quota),
             rule: compiled.slot,
             store: compiled.store,
             full_mode: compiled.full_mode,
@@ -272,7 +275,7 @@ impl Plan {
         }
     }
 
-    /// Takes out every limit whose name another matched rule of the request replaces.
+    /// Takes out every limit whose name another matched rule of the request, in its domain, replaces.
     fn drop_replaced(&mut self, snapshot: &Snapshot) {
         let rules = snapshot.rules();
         let matched = self.sources.iter().filter_map(|source| match source {
@@ -283,13 +286,14 @@ impl Plan {
             .chain(self.unlimited.iter().map(|(_, index)| *index))
             .collect();
         let replaced = |index: RuleIndex| {
-            let Some(name) = &rules.rule(index).name else {
+            let own = rules.rule(index);
+            let Some(name) = &own.name else {
                 return false;
             };
             let others = matched.iter().filter(|other| **other != index);
-            others
-                .flat_map(|other| &rules.rule(*other).replaces)
-                .any(|replaced| replaced == name)
+            let mut others = others.map(|other| rules.rule(*other));
+            // A name is of its domain.
+            others.any(|other| other.domain == own.domain && other.replaces.contains(name))
         };
         let keep =
             |source: &LimitSource| !matches!(source, LimitSource::Rule(index) if replaced(*index));
@@ -326,7 +330,8 @@ impl Plan {
     }
 
     /// Puts the limits in force as of `now`, by `live`, into the steps that were made by the rules of `snapshot`, with the
-    /// places of their counters. Drops those whose rules are gone, or have other counters now.
+    /// places of their counters; a tenant's own limit that has changed stays as it was. Drops those whose rules are gone, or
+    /// have other counters now.
     pub(crate) fn renew(&mut self, snapshot: &Snapshot, live: &Snapshot, now: Timestamp) {
         let mut kept = SmallVec::<[bool; 8]>::new();
         for (step, source) in self.steps.iter_mut().zip(&self.sources) {
@@ -336,20 +341,16 @@ impl Plan {
             };
             let known = token.and_then(|token| live.limit_of_token(token));
             kept.push(known.is_some());
-            let Some((rule, compiled, made)) = known else {
+            let Some(held) = known else {
                 continue;
             };
-            step.limit = *made.delayed();
-            step.calendar = rule.calendar.as_ref().map(|calendar| calendar.bounds(now));
-            step.rule = compiled.slot;
-            step.store = compiled.store;
-            step.full_mode = compiled.full_mode;
+            let calendar = held.rule.calendar.as_ref();
+            step.calendar = calendar.map(|calendar| calendar.bounds(now));
+            step.full_mode = held.compiled.full_mode;
             // By the old ones it would be counted where no one looks any more, or on terms that regions have left.
-            step.lease = made.lease;
-            step.sync = made.sync;
-            step.terms = made.terms;
-            step.whole = made.whole;
-            step.counted = made.counted;
+            step.lease = held.lease();
+            let former = step.limit;
+            held.put_into(step, Some(&former));
         }
         self.keep(&kept);
     }

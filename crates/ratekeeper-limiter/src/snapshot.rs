@@ -1,5 +1,8 @@
 //! The rules as a check sees them: one snapshot, complete and immutable.
 
+mod held;
+mod levels;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -11,11 +14,12 @@ use ratekeeper_rules::{
 use ratekeeper_store::{RuleSlot, Store, StoreSlot};
 
 use crate::LimitSource;
-use crate::compiled::{Compiled, CompiledLimit, Slots, StoreSlots};
+use crate::compiled::{Compiled, Slots, StoreSlots};
 use crate::identity::{Namer, fingerprint};
 use crate::stats::RuleStats;
 use crate::switch::{RuleMode, RuleSwitch, Switches};
 use crate::token::Sealer;
+use held::HeldLimits;
 
 /// Modes that apply to every rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -36,8 +40,8 @@ pub struct Snapshot {
     pub(crate) sealer: Sealer,
     pub(crate) modes: Modes,
     pub(crate) has_replaces: bool,
-    /// The rules with a limit, by the name that permits and reservations have for them.
-    by_token: HashMap<u64, RuleIndex>,
+    /// The limits by which permits, reservations and bills are settled.
+    held: HeldLimits,
     switches: Switches,
     /// The load shedders of the rules, in the modes that their switches put them.
     shed: Option<Arc<ShedRules>>,
@@ -86,12 +90,14 @@ impl Snapshot {
         places: &StoreSlots<'_, impl Store>,
         before: Option<&Self>,
     ) -> Self {
+        let rules = levels::switched(&rules, &switches);
+        let modes_of_rules = levels::Modes::new(&rules, &switches);
         let mut kept = before.map(Self::by_id).unwrap_or_default();
         let mut slots = Slots::without(&rules, &kept);
         // Limits that single tenants have in one place have one id, and are counted together.
         let mut customs: HashMap<Arc<str>, (Arc<RuleStats>, RuleSlot)> = HashMap::new();
         let compiled = rules.rules().iter().map(|rule| {
-            let mode = RuleMode::of(rule, switches.get(&rule.id));
+            let mode = modes_of_rules.of(rule);
             if let Some((stats, slot)) = customs.get(&*rule.id) {
                 let stats = Arc::clone(stats);
                 return Compiled {
@@ -109,11 +115,7 @@ impl Snapshot {
             Compiled::new(rule, mode, slot, places, stats, &namer)
         });
         let compiled: Vec<Compiled> = compiled.collect();
-        let limited = (0..).map(RuleIndex).zip(&compiled);
-        let by_token = limited
-            .filter(|(_, made)| made.limit.is_some())
-            .map(|(index, made)| (made.token, index))
-            .collect();
+        let held = HeldLimits::of(rules.rules(), &compiled, &namer);
         let has_replaces = rules.rules().iter().any(|rule| !rule.replaces.is_empty());
         Self {
             compiled,
@@ -121,7 +123,7 @@ impl Snapshot {
             sealer: Sealer::new(namer.hash_key()),
             modes,
             has_replaces,
-            by_token,
+            held,
             shed: rules_of_shedders(rules.shed(), &switches),
             rules,
             switches,
@@ -244,14 +246,6 @@ impl Snapshot {
 
     pub(crate) fn domain(&self, name: &str) -> Option<&Domain> {
         self.rules.domain(name)
-    }
-
-    /// The limit that a permit or a reservation names, with its rule; None if the rule is gone, or
-    /// its limit has other counters now.
-    pub(crate) fn limit_of_token(&self, token: u64) -> Option<(&Rule, &Compiled, &CompiledLimit)> {
-        let index = *self.by_token.get(&token)?;
-        let made = self.compiled(index);
-        Some((self.rules.rule(index), made, made.limit.as_ref()?))
     }
 
     pub(crate) fn compiled(&self, index: RuleIndex) -> &Compiled {

@@ -1,11 +1,18 @@
 //! The effect of a reload on counters.
 
+mod counters;
+mod surroundings;
+
 use std::fmt;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use ratekeeper_core::Limit;
+use ratekeeper_core::duration::format_duration;
 
-use crate::{CUSTOM, Enforce, Rule, RuleLimit, RuleSet};
+use crate::{CUSTOM, Enforce, Rule, RuleIndex, RuleLimit, RuleSet};
+use counters::counted;
+use surroundings::Surroundings;
 
 /// The change to one rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -89,9 +96,16 @@ impl RuleSet {
     /// rules are left out, and so are the limits that single tenants have.
     #[must_use]
     pub fn changes_since(&self, old: &Self) -> Vec<Change> {
-        let before: HashMap<_, _> = shared(old).map(|rule| (&rule.id, rule)).collect();
-        let after: HashMap<_, _> = shared(self).map(|rule| (&rule.id, rule)).collect();
-        let removed = shared(old).filter(|rule| !after.contains_key(&rule.id));
+        let by_id = |rules| -> HashMap<_, _> {
+            shared(rules)
+                .map(|(index, rule)| (&rule.id, (index, rule)))
+                .collect()
+        };
+        let (before, after) = (by_id(old), by_id(self));
+        let (around_before, around) = (surroundings::all(old), surroundings::all(self));
+        let nothing = Surroundings::default();
+        let rules = shared(old).map(|(_, rule)| rule);
+        let removed = rules.filter(|rule| !after.contains_key(&rule.id));
         let mut changes: Vec<_> = removed
             .map(|rule| {
                 change(
@@ -102,12 +116,18 @@ impl RuleSet {
                 )
             })
             .collect();
-        for rule in shared(self) {
+        for (index, rule) in shared(self) {
             let kind = match before.get(&rule.id) {
                 None => Some(ChangeKind::Added {
                     limit: described_with_algorithm(rule),
                 }),
-                Some(earlier) => difference(earlier, rule),
+                Some((earlier_index, earlier)) => difference(
+                    (
+                        earlier,
+                        around_before.get(earlier_index).unwrap_or(&nothing),
+                    ),
+                    (rule, around.get(&index).unwrap_or(&nothing)),
+                ),
             };
             changes.extend(kind.map(|kind| change(rule, kind)));
         }
@@ -117,9 +137,9 @@ impl RuleSet {
 }
 
 /// The rules that are not a single tenant's.
-fn shared(rules: &RuleSet) -> impl Iterator<Item = &Rule> {
-    let rules = rules.rules().iter();
-    rules.filter(|rule| rule.plan.as_deref() != Some(CUSTOM))
+fn shared(rules: &RuleSet) -> impl Iterator<Item = (RuleIndex, &Rule)> {
+    let rules = (0..).map(RuleIndex).zip(rules.rules());
+    rules.filter(|(_, rule)| rule.plan.as_deref() != Some(CUSTOM))
 }
 
 fn change(rule: &Rule, kind: ChangeKind) -> Change {
@@ -129,8 +149,12 @@ fn change(rule: &Rule, kind: ChangeKind) -> Change {
     }
 }
 
-fn difference(before: &Rule, after: &Rule) -> Option<ChangeKind> {
-    let (from, to) = (counted(before), counted(after));
+/// The difference between two rules, each with what is around it.
+fn difference(
+    (before, around_before): (&Rule, &Surroundings<'_>),
+    (after, around): (&Rule, &Surroundings<'_>),
+) -> Option<ChangeKind> {
+    let (from, to) = (counted(before, around_before), counted(after, around));
     if from != to || before.path != after.path || before.domain != after.domain {
         let with_limit = |rule, counted| format!("{} ({counted})", described(rule));
         return Some(ChangeKind::StartsAfresh {
@@ -143,10 +167,12 @@ fn difference(before: &Rule, after: &Rule) -> Option<ChangeKind> {
         place: after.place.clone(),
         ..before.clone()
     };
-    (moved != *after).then(|| ChangeKind::Adjusted {
+    let mut others = others(before, after);
+    others.extend(around.changes_since(around_before));
+    (moved != *after || !others.is_empty()).then(|| ChangeKind::Adjusted {
         from: described(before),
         to: described(after),
-        others: others(before, after),
+        others,
     })
 }
 
@@ -155,8 +181,11 @@ fn difference(before: &Rule, after: &Rule) -> Option<ChangeKind> {
 fn others(before: &Rule, after: &Rule) -> Vec<String> {
     const NONE: &str = "none";
     let both = [before, after];
-    let text = |of: fn(&Rule) -> Option<&str>| both.map(|rule| of(rule).unwrap_or(NONE));
-    let switch = |of: fn(&Rule) -> bool| both.map(|rule| if of(rule) { "true" } else { "false" });
+    let text = |of: fn(&Rule) -> Option<&str>| both.map(|rule| of(rule).unwrap_or(NONE).to_owned());
+    let switch = |of: fn(&Rule) -> bool| both.map(|rule| of(rule).to_string());
+    let limit = |of: fn(&Limit) -> Option<String>| {
+        both.map(|rule| rule.limited().and_then(of).unwrap_or(NONE.to_owned()))
+    };
     let spelt = [
         ("name", text(|rule| rule.name.as_deref())),
         ("plan", text(|rule| rule.plan.as_deref())),
@@ -177,6 +206,16 @@ fn others(before: &Rule, after: &Rule) -> Vec<String> {
         ("count_denied", switch(|rule| rule.count_denied)),
         ("detailed_metric", switch(|rule| rule.detailed_metric)),
         ("value_to_metric", switch(|rule| rule.value_to_metric)),
+        ("strict", limit(|limit| Some(limit.is_strict().to_string()))),
+        (
+            "post_paid",
+            limit(|limit| Some(limit.is_post_paid().to_string())),
+        ),
+        (
+            "max_debt",
+            limit(|limit| Some(limit.max_debt()?.to_string())),
+        ),
+        ("timeout", limit(timeout)),
     ];
     let spelt = spelt.into_iter().filter(|(_, [from, to])| from != to);
     let spelt = spelt.map(|(name, [from, to])| format!("{name} {from} -> {to}"));
@@ -199,6 +238,12 @@ fn others(before: &Rule, after: &Rule) -> Vec<String> {
     spelt
         .chain(named.map(|(name, _)| format!("{name} changed")))
         .collect()
+}
+
+/// The lifetime of a permit.
+fn timeout(limit: &Limit) -> Option<String> {
+    let holds = limit.algorithm().holds_permits();
+    holds.then(|| format_duration(limit.window()))
 }
 
 /// The limit of a rule with its enforcement: `100 per 1m, shadow`.
@@ -233,32 +278,12 @@ fn amount(limit: &RuleLimit, window: &str) -> String {
         }
         RuleLimit::Limited(limit) => {
             let burst = match limit.capacity() {
-                same if same == limit.quota() => String::new(),
-                burst => format!(" with bursts of {burst}"),
+                burst if limit.algorithm().has_burst() && burst != limit.quota() => {
+                    format!(" with bursts of {burst}")
+                }
+                _ => String::new(),
             };
             format!("{} per {window}{burst}", limit.quota())
-        }
-    }
-}
-
-/// The parts of the limit that identify a counter, in words.
-fn counted(rule: &Rule) -> String {
-    match &rule.limit {
-        RuleLimit::Unlimited => "unlimited".to_owned(),
-        // A permit's timeout is not a window.
-        RuleLimit::Limited(limit) if limit.algorithm().holds_permits() => {
-            limit.algorithm().name().to_owned()
-        }
-        RuleLimit::Limited(limit) => {
-            let name = limit.algorithm().name();
-            let synced = match rule.sync_terms() {
-                Some(_) => ", synced",
-                None => "",
-            };
-            match limit.sub_windows() {
-                0 => format!("{name} of {}{synced}", rule.window_text),
-                parts => format!("{name} of {} in {parts} parts{synced}", rule.window_text),
-            }
         }
     }
 }

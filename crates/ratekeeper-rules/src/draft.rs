@@ -106,7 +106,8 @@ impl BuiltLimit {
             calendar: self.calendar,
             unit: self.unit,
             window_text: self.window_text,
-            name: self.name,
+            // Others may replace the limit by the name of that whose place it takes.
+            name: self.name.or(base.name),
             retry_after: self.retry_after,
             ..base
         }
@@ -180,7 +181,11 @@ impl LimitDraft {
         let (key, mark) = culprits
             .find_map(|key| Some((*key, self.mark_of(key)?)))
             .unwrap_or(("limit", self.mark));
-        faults.error(key, mark, &told(error, algorithm), limit_help(error));
+        let help = match error {
+            LimitError::EmptyWindow if algorithm.holds_permits() => Some("write `timeout: 60s`"),
+            error => limit_help(error),
+        };
+        faults.error(key, mark, &told(error, algorithm), help);
         None
     }
 
@@ -299,8 +304,10 @@ const fn limit_help(error: LimitError) -> Option<&'static str> {
         }
         LimitError::NoStrict(_) => "add `algorithm: sliding_window`, or leave `strict` out",
         LimitError::StrictWithSubWindows => "leave `sub_windows` out, or `strict`",
-        LimitError::NoPostPaid(_) => "write `algorithm: token_bucket`, or leave `post_paid` out",
-        LimitError::PostPaidWithSubWindows => "leave `sub_windows` out",
+        LimitError::NoPostPaid(_) => "write `algorithm: token_bucket`, or `post_paid: false`",
+        LimitError::PostPaidWithSubWindows => {
+            "leave `sub_windows` out, or write `post_paid: false`"
+        }
         LimitError::DebtWithoutPostPaid => "add `post_paid: true`, or leave `max_debt` out",
         LimitError::NoDebt(_) => "leave `max_debt` out",
         LimitError::NoCalendar(_) => "write `algorithm: fixed_window`, or leave it out",

@@ -100,22 +100,30 @@ impl PathFolding {
             let Some((key, value)) = split(pattern, key) else {
                 continue;
             };
-            for form in forms {
-                let folded = self.pattern(*form, value);
-                // A folded value stands for the path with a slash at its end as well.
-                let folder = folded.trim_end_matches('*').strip_suffix('/');
-                let is_folder = self.ignores_trailing_slash
-                    && *form != PathForm::Segment
-                    && folded.ends_with('*')
-                    && folder.is_some_and(|path| path.contains('/'));
-                if let Some(folder) = folder.filter(|_| is_folder) {
-                    aliases.insert(format!("{key}{folder}"));
-                }
-                aliases.insert(format!("{key}{folded}"));
-            }
+            let values = self.values(forms, value).into_iter();
+            aliases.extend(values.map(|value| format!("{key}{value}")));
         }
         aliases.remove(pattern);
         aliases
+    }
+
+    /// The folded values that the value of a rule stands for, in each of the forms.
+    fn values(self, forms: &BTreeSet<PathForm>, value: &str) -> BTreeSet<String> {
+        let mut values = BTreeSet::new();
+        for form in forms {
+            let folded = self.pattern(*form, value);
+            // A folded value stands for the path with a slash at its end as well.
+            let folder = folded.trim_end_matches('*').strip_suffix('/');
+            let is_folder = self.ignores_trailing_slash
+                && *form != PathForm::Segment
+                && folded.ends_with('*')
+                && folder.is_some_and(|path| path.contains('/'));
+            if let Some(folder) = folder.filter(|_| is_folder) {
+                values.insert(folder.to_owned());
+            }
+            values.insert(folded);
+        }
+        values
     }
 
     /// Folds the value of a rule, in which an asterisk stands for any text.
@@ -135,6 +143,33 @@ impl PathFolding {
             PathForm::Path | PathForm::Endpoint => self.path(path),
         };
         format!("{before}{folded}")
+    }
+}
+
+/// The keys of entries that are made from paths, and the differences between their values that do not count.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FoldedKeys<'a> {
+    pub(crate) folding: PathFolding,
+    pub(crate) keys: &'a PathKeys,
+}
+
+impl FoldedKeys<'_> {
+    /// The other values that the value of an override stands for, where `is_key` tells the keys of its entry.
+    pub(crate) fn values(self, is_key: impl Fn(&str) -> bool, value: &str) -> BTreeSet<String> {
+        let keys = self.keys.iter().filter(|(key, _)| is_key(key));
+        let mut values: BTreeSet<String> = keys
+            .flat_map(|(_, forms)| self.folding.values(forms, value))
+            .collect();
+        values.remove(value);
+        values
+    }
+
+    /// Returns true if two values of the entry `key` are one, as rules write them.
+    pub(crate) fn is_same(self, key: &str, one: &str, other: &str) -> bool {
+        let folded =
+            |form: PathForm| self.folding.pattern(form, one) == self.folding.pattern(form, other);
+        let forms = self.keys.get(key);
+        one == other || forms.is_some_and(|forms| forms.iter().copied().any(folded))
     }
 }
 

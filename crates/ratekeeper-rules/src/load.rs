@@ -148,7 +148,12 @@ fn compile(
             (&mut rules, &mut drafts),
         );
     }
-    let shed = shed(&mut roots, reports);
+    let shed = shed(&mut roots, reports).map(|shed| {
+        Arc::new(ShedRules {
+            path_folding: options.path_folding,
+            ..shed
+        })
+    });
     let adjusts = roots.iter_mut().map(|root| root.adjust.take()).collect();
     adjust::compile(adjusts, &of_file, &mut domains, reports, &rules);
     let listed = roots.iter_mut().map(|root| root.tenants.take()).collect();
@@ -188,8 +193,8 @@ fn compile(
 }
 
 /// The `shed:` of all files: at most one may have it.
-fn shed(roots: &mut [Root], reports: &mut [Report<'_>]) -> Option<Arc<ShedRules>> {
-    let mut found: Option<(Arc<ShedRules>, String)> = None;
+fn shed(roots: &mut [Root], reports: &mut [Report<'_>]) -> Option<ShedRules> {
+    let mut found: Option<(ShedRules, String)> = None;
     for (root, report) in roots.iter_mut().zip(reports) {
         let Some(At { value, mark }) = root.shed.take() else {
             continue;
@@ -200,7 +205,7 @@ fn shed(roots: &mut [Root], reports: &mut [Report<'_>]) -> Option<Arc<ShedRules>
                 "`shed` is in two files",
                 format!("it is at {place} already: keep one of them"),
             ),
-            None => found = Some((Arc::new(value), report.place(mark).to_string())),
+            None => found = Some((value, report.place(mark).to_string())),
         }
     }
     found.map(|(shed, _)| shed)

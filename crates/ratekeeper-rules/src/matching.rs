@@ -23,7 +23,7 @@ use crate::named::named;
 
 pub(crate) use composite::Composite;
 pub use node::Node;
-pub(crate) use wildcard::EntryPattern;
+pub(crate) use wildcard::{EntryPattern, TextPattern};
 
 /// The choice of matched nodes whose limits apply.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

@@ -166,6 +166,18 @@ impl RuleSet {
         self.service_levels.as_slice()
     }
 
+    /// These rules with those service levels enabled that `is_on` selects.
+    #[must_use]
+    pub fn switching_levels(self: &Arc<Self>, is_on: impl Fn(&ServiceLevel) -> bool) -> Arc<Self> {
+        match self.service_levels.switched(is_on) {
+            None => Arc::clone(self),
+            Some(levels) => Arc::new(Self {
+                service_levels: Arc::new(levels),
+                ..(**self).clone()
+            }),
+        }
+    }
+
     /// The `shed:` of the files, if one has it.
     #[must_use]
     pub const fn shed(&self) -> Option<&Arc<ShedRules>> {

@@ -62,6 +62,8 @@ pub struct ShedRules {
     pub priorities: Vec<Box<str>>,
     /// Conditions for classes; the first that holds decides.
     pub classifiers: Vec<Classifier>,
+    /// The differences between paths that do not count in them.
+    pub path_folding: PathFolding,
     /// The class of requests that only read (GET, HEAD, OPTIONS, TRACE), if no classifier matches.
     pub reads: u8,
     /// The class of all others.
@@ -132,6 +134,7 @@ impl Default for ShedRules {
         Self {
             priorities: DEFAULT_PRIORITIES.map(Into::into).into(),
             classifiers: Vec::new(),
+            path_folding: PathFolding::default(),
             reads: 1,
             writes: 2,
             fleet: None,
@@ -154,7 +157,7 @@ impl ShedRules {
     ) -> (u8, Option<usize>) {
         let matches = |it: &Classifier| {
             let is_plan = it.plan.is_none() || it.plan.as_deref() == plan;
-            is_plan && it.matches(method, path, &header)
+            is_plan && it.matches(method, (path, self.path_folding), &header)
         };
         match self.classifiers.iter().position(matches) {
             Some(number) => (self.classifiers[number].class, Some(number)),
@@ -241,7 +244,7 @@ impl Classifier {
     fn matches<'h>(
         &self,
         method: &str,
-        path: &str,
+        (path, folding): (&str, PathFolding),
         header: impl Fn(&str) -> Option<&'h [u8]>,
     ) -> bool {
         let is_method = self.methods.is_empty() || self.methods.iter().any(|it| **it == *method);
@@ -251,7 +254,7 @@ impl Classifier {
         });
         let is_path = || {
             let pattern = self.path.as_ref();
-            pattern.is_none_or(|pattern| pattern.matches(path, PathFolding::NONE))
+            pattern.is_none_or(|pattern| pattern.matches(path, folding))
         };
         is_method && is_header && is_path()
     }

@@ -115,6 +115,19 @@ impl ServiceLevels {
         }
     }
 
+    /// The same ones, of which those that `is_on` selects are enabled; None if they are so already.
+    pub(crate) fn switched(&self, is_on: impl Fn(&ServiceLevel) -> bool) -> Option<Self> {
+        let mut levels = self.levels.iter();
+        if levels.all(|level| level.enabled == is_on(level)) {
+            return None;
+        }
+        let switched = self.levels.iter().map(|level| ServiceLevel {
+            enabled: is_on(level),
+            ..level.clone()
+        });
+        Some(Self::new(switched.collect(), self.folding))
+    }
+
     pub(crate) fn as_slice(&self) -> &[ServiceLevel] {
         &self.levels
     }

@@ -83,7 +83,8 @@ impl fmt::Display for Accuracy {
     }
 }
 
-/// `100 per 1m, sliding_window, at most 6 more in any window`, and that often where so many regions lend each other parts.
+/// `100 per 1m, sliding_window, at most 6 more in any window`, and that often where so many regions lend each other parts. A
+/// budget is called one.
 fn in_words(limit: &RuleLimit, window: &str, lending: u64) -> String {
     let RuleLimit::Limited(limit) = limit else {
         return "unlimited".to_owned();
@@ -97,7 +98,15 @@ fn in_words(limit: &RuleLimit, window: &str, lending: u64) -> String {
         Accuracy::AtMostMore(more) => Accuracy::AtMostMore(more.saturating_mul(lending)),
         accuracy => accuracy,
     };
-    format!("{quota} per {window}, {}, {accuracy}", algorithm.name())
+    let budget = match (limit.is_post_paid(), limit.max_debt()) {
+        (false, _) => String::new(),
+        (true, None) => ", budget (post_paid)".to_owned(),
+        (true, Some(debt)) => format!(", budget (post_paid), up to {debt} in debt"),
+    };
+    format!(
+        "{quota} per {window}, {}, {accuracy}{budget}",
+        algorithm.name()
+    )
 }
 
 impl Rule {

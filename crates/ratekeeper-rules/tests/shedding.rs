@@ -1,6 +1,6 @@
 //! `shed:` as files have it.
 
-use ratekeeper_rules::{Options, ShedMode, ShedRules, Source, load};
+use ratekeeper_rules::{Options, PathFolding, ShedMode, ShedRules, Source, load};
 
 fn read(text: &str) -> Result<ShedRules, Vec<String>> {
     let source = Source {
@@ -199,4 +199,22 @@ fn only_one_file_may_have_it() {
         "{refused}"
     );
     assert!(refused.contains("a.yaml:1:1 already"), "{refused}");
+}
+
+/// As service levels compare them.
+#[test]
+fn classifiers_compare_paths_as_all_rules_do() {
+    let class = |options: &Options| {
+        let source = Source {
+            name: "rules.yaml".to_owned(),
+            text: WHOLE.to_owned(),
+        };
+        let loaded = load(&[source], options).unwrap_or_else(|refused| panic!("{refused}"));
+        let shed = loaded.rules.shed().expect("the file has it").clone();
+        shed.classify("POST", "/V1/Charges/7", |_| None, None).1
+    };
+    let mut options = Options::default();
+    assert_eq!(class(&options), Some(0));
+    options.path_folding = PathFolding::NONE;
+    assert_eq!(class(&options), None);
 }

@@ -1,7 +1,8 @@
 //! Shadow, partly enforced and quota rules.
 
 use ratekeeper_core::Micros;
-use ratekeeper_limiter::{Code, Modes, ShadowDenial};
+use ratekeeper_limiter::{Code, Limiter, Modes, RuleSwitch, ShadowDenial};
+use ratekeeper_store::memory::MemoryStore;
 
 use crate::support::{
     Pairs, QUOTA_AND_RATE, TWO_LEVELS, ask, ask_all, limiter, limiter_with, passes,
@@ -138,4 +139,30 @@ fn what_is_not_enforced_is_not_counted_as_denied() {
         (counts.allowed, counts.denied, counts.shadow_denied),
         (3, 0, 2)
     );
+}
+
+/// Trying out another quota must not switch off the one in force. With `shadow_mode` it does, as with envoyproxy/ratelimit.
+#[test]
+fn a_quota_that_is_only_tried_out_has_no_say() {
+    let yaml = |keys: &str| {
+        format!(
+            "
+domain: d
+descriptors:
+  - {{ key: a, quota_mode: true, rate_limit: {{ unit: hour, requests_per_unit: 1 }} }}
+  - {{ key: b, quota_mode: true, {keys}rate_limit: {{ unit: hour, requests_per_unit: 100 }} }}
+"
+        )
+    };
+    let (a, b): (Pairs<'_>, Pairs<'_>) = (&[("a", "1")], &[("b", "1")]);
+    let second = |limiter: &Limiter<MemoryStore>| {
+        let calls = [(); 2].map(|()| ask_all(limiter, &[a, b], 1, 0));
+        calls[1].allowed()
+    };
+    assert!(second(&limiter(&yaml(""))));
+    assert!(!second(&limiter(&yaml("enforce: 0%, "))));
+    assert!(second(&limiter(&yaml("shadow_mode: true, "))));
+    let switched = limiter(&yaml(""));
+    let shadow = switched.switch("d.b", Some(RuleSwitch::Shadow));
+    assert!(shadow.is_ok() && !second(&switched));
 }

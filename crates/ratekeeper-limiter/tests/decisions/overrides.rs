@@ -3,8 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Timestamp};
-use ratekeeper_limiter::{BroughtLimit, Check, Code, LimitSource, Override, OwnLimit};
-use ratekeeper_rules::{FailureMode, Profile, Unit};
+use ratekeeper_limiter::{
+    BroughtLimit, Check, Code, LimitSource, Limiter, LimiterOptions, Override, OwnLimit,
+};
+use ratekeeper_rules::{FailureMode, Options, Profile, Source, Unit, load};
+use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 
 use crate::support::{Pairs, START, TWO_LEVELS, ask, ask_all, limiter, limiter_of_profile, passes};
 
@@ -237,4 +240,27 @@ descriptors:
         let binding = decision.answers()[1].binding.expect("its own");
         assert_eq!(binding.answered.remaining, left, "{kind}");
     }
+}
+
+/// The author of the one never named the other.
+#[test]
+fn a_rule_replaces_none_of_another_domain() {
+    let of = |domain: &str, limit: &str| Source {
+        name: format!("{domain}.yaml"),
+        text: format!(
+            "domain: {domain}\ndescriptors: [ {{ key: k, rate_limit: {{ unit: hour, {limit} }} }} ]\n"
+        ),
+    };
+    let sources = [
+        of("d", "limit: 1, name: base"),
+        of("other", "limit: 9, replaces: [ { name: base } ]"),
+    ];
+    let loaded = load(&sources, &Options::default()).unwrap_or_else(|refused| panic!("{refused}"));
+    let store = MemoryStore::new(MemoryConfig::default()).expect("the default store");
+    let limiter = Limiter::new(loaded.rules, store, LimiterOptions::default());
+    let mut check = Check::new("d");
+    check.push([("k", "v")]);
+    check.push([("k", "v")]).domain = Some("other");
+    let allowed = [0, 0].map(|_| limiter.check_now(&check).allowed());
+    assert_eq!(allowed, [true, false]);
 }

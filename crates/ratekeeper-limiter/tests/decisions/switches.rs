@@ -115,3 +115,52 @@ fn switches_outlive_reloads_and_rules_that_are_gone_for_a_while() {
     assert!(passes(&limiter, &[("later", "a")], 1));
     switch(&limiter, "d.on", None);
 }
+
+const LEVELS: &str = "
+domain: d
+tenant: api_key
+descriptors:
+  - { key: api_key, rate_limit: { unit: hour, limit: 1000 } }
+slas_base: /
+slas:
+  - { id: product, enabled: false, methods: [GET], pathPattern: '/product/*', tiers: [ { period: 1h, threshold: 1 }, { period: 1d, threshold: 9 } ] }
+  - { id: all, pathPattern: '/**', tiers: [ { period: 1h, threshold: 100 } ] }
+tenants:
+  - { tenant: acme, overrides: [ { descriptor: 'sla:product', unit: hour, limit: 50 } ] }
+";
+
+/// The service level of a request for a product, and the modes of the product's rules: its tiers, and a tenant's own limit.
+fn level(limiter: &Limiter<MemoryStore>) -> (String, Vec<RuleMode>) {
+    let snapshot = limiter.snapshot();
+    let found = snapshot.rules().service_level("GET", "/product/7");
+    let id = found.expect("one matches").level.id.to_string();
+    let of_product = snapshot
+        .listed()
+        .filter(|listed| listed.rule.id.starts_with("product"));
+    (id, of_product.map(|listed| listed.mode).collect())
+}
+
+/// Else a rule that is said to be in force would limit nothing.
+#[test]
+fn a_service_level_holds_while_one_of_its_rules_takes_part() {
+    use RuleMode::{Disabled, Enforced, Shadow};
+    let limiter = limiter(LEVELS);
+    let told = |id: &str, modes: [RuleMode; 3]| (id.to_owned(), modes.to_vec());
+    assert_eq!(level(&limiter), told("all", [Disabled; 3]));
+    switch(&limiter, "product#1d", Some(RuleSwitch::Enabled));
+    let expected = told("product", [Disabled, Enforced, Disabled]);
+    assert_eq!(level(&limiter), expected);
+    switch(&limiter, "product#1h", Some(RuleSwitch::Shadow));
+    switch(&limiter, "product#1d", None);
+    switch(&limiter, "product@custom", Some(RuleSwitch::Enabled));
+    let expected = told("product", [Shadow, Disabled, Enforced]);
+    assert_eq!(level(&limiter), expected);
+    // A tenant's own limit of it is in force with it alone.
+    switch(&limiter, "product#1h", None);
+    assert_eq!(level(&limiter), told("all", [Disabled; 3]));
+    // A reload reads the file, and the switches stay.
+    switch(&limiter, "product#1h", Some(RuleSwitch::Enabled));
+    limiter.replace_rules(rules(LEVELS));
+    let expected = told("product", [Enforced, Disabled, Enforced]);
+    assert_eq!(level(&limiter), expected);
+}

@@ -454,3 +454,45 @@ mod model {
         }
     }
 }
+
+/// A limit in place of another one has its name, and replaces what that does, whoever has it.
+#[test]
+fn limits_of_plans_and_tenants_replace_and_are_replaced_as_those_of_all() {
+    let rules = |name: &str| {
+        format!(
+            "
+domain: d
+tenant: key
+plans: [free, pro, all]
+algorithm: fixed_window
+descriptors:
+- key: key
+  rate_limit: {{ unit: hour, limit: 100, name: per-key, replaces: [ {{ name: global }} ] }}
+  plans:
+    pro: {{ unit: hour, limit: 1000 }}
+    all: {{ unlimited: true }}
+- {{ key: global, rate_limit: {{ unit: hour, limit: 2, name: global }} }}
+- {{ key: strict, rate_limit: {{ unit: hour, limit: 4, replaces: [ {{ name: {name} }} ] }} }}
+tenants:
+- {{ tenant: acme, plan: pro }}
+- {{ tenant: free, plan: all }}
+- {{ tenant: own, overrides: [ {{ unit: hour, limit: 1 }} ] }}
+- {{ tenant: open, overrides: [ {{ unlimited: true }} ] }}
+"
+        )
+    };
+    let denied = |limiter: &Limiter<MemoryStore>, lists: &[&[(&str, &str)]]| {
+        let calls = (0..6).map(|_| ask_all(limiter, lists, 1, 0));
+        calls.filter(|decision| !decision.allowed()).count()
+    };
+    for (tenant, own) in [("x", 0), ("acme", 0), ("free", 0), ("own", 5), ("open", 0)] {
+        let key: &[_] = &[("key", tenant)];
+        let limiter_of = |name| limiter(&rules(name));
+        let told = denied(&limiter_of("per-key"), &[key, &[("global", "")]]);
+        assert_eq!(told, own, "{tenant} is held to the global limit");
+        let told = denied(&limiter_of("per-key"), &[key, &[("strict", "")]]);
+        assert_eq!(told, 2, "{tenant} is held to the replaced limit");
+        let told = denied(&limiter_of("global"), &[key, &[("strict", "")]]);
+        assert_eq!(told, own.max(2), "{tenant} has a limit of its own");
+    }
+}

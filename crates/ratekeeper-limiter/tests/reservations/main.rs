@@ -1,6 +1,7 @@
 //! Budgets that are reserved before their cost is known: whatever is reserved, what is used counts, and nothing else.
 
 mod away;
+mod changed;
 
 use std::future::Future;
 use std::pin::pin;

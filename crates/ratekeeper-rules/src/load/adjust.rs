@@ -37,7 +37,7 @@ pub(super) fn compile(
             continue;
         };
         let key = &*tenant.value;
-        let Some(node) = node_of(&domain.nodes, key, &[]) else {
+        let Some(node) = node_of(&domain.nodes, key, &[], None) else {
             let message = format!("there is no descriptor `{key}` whose limits could be raised");
             let help = format!("write `- key: {key}` with a `rate_limit` under `descriptors:`");
             report.error(mark, message, help);

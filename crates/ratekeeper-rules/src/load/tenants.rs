@@ -6,6 +6,7 @@ mod terms;
 use hashbrown::HashMap;
 
 use super::domain::DomainBuilder;
+use crate::folding::FoldedKeys;
 use crate::format::Tenant as Keys;
 use crate::format::mapping::read_item;
 use crate::mark::{At, Mark};
@@ -139,6 +140,10 @@ impl Around<'_> {
             suffixes: self.suffixes,
             defaults: self.defaults,
             levels: self.levels,
+            paths: FoldedKeys {
+                folding: self.options.path_folding,
+                keys: &self.options.path_keys,
+            },
         }
     }
 }

@@ -52,11 +52,11 @@ pub(crate) struct TextPattern(Wildcard);
 
 impl TextPattern {
     // A text is the value of a composite whose key is empty, and so stands behind an underscore.
-    fn new(pattern: &str) -> Self {
+    pub(crate) fn new(pattern: &str) -> Self {
         Self(Wildcard::new(&format!("_{pattern}")))
     }
 
-    fn matches(&self, text: &str) -> bool {
+    pub(crate) fn matches(&self, text: &str) -> bool {
         let alone = Entry {
             key: "",
             value: text,

@@ -31,6 +31,11 @@ pub(crate) fn build_concurrency(
         report.error(mark, "there is no `limit`", help);
         return None;
     }
+    if let Some(at) = keys.retry_after.at().filter(|at| at.value.is_zero()) {
+        let message = "callers that are told to retry at once would never pause";
+        let help = "write `retry_after: 1s`, or leave it out";
+        report.error(at.mark, message, help);
+    }
     let draft = LimitDraft {
         name: keys.name.take(),
         id: read_id(&mut keys.id, report),

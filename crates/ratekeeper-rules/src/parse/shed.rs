@@ -39,6 +39,7 @@ pub(super) fn check_shed(key: Mark, shed: At<Shed>, report: &mut Report<'_>) -> 
         priorities,
         reads,
         writes,
+        ..ShedRules::default()
     };
     if rules.fleet.is_none() && rules.workers.is_none() && rules.adaptive.is_none() {
         report.warn(

@@ -161,10 +161,7 @@ impl TenantOverride {
             algorithm: site.algorithm(Some(&target), rules),
         };
         let mut draft = self.draft(&mut faults);
-        let is_post_paid = || site.is_post_paid(&target, rules);
-        if self.post_paid.unwrap_or_else(is_post_paid) {
-            draft.quota.form.post_paid = Some(true).into();
-        }
+        site.inherit(&mut draft, &target, rules);
         let limit = draft.build(defaults, &mut faults);
         match (limit, faults.0.into_iter().next()) {
             (Some(limit), None) => {
@@ -210,6 +207,7 @@ impl TenantOverride {
                 window: faults.field("window", window),
                 form: Form {
                     burst: self.burst.into(),
+                    post_paid: self.post_paid.into(),
                     max_debt: self.max_debt.into(),
                     ..Form::default()
                 },

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use super::RuleSet;
+use crate::folding::FoldedKeys;
 use crate::tenants::{DomainTenants, Resolved, ResolvedLimit, Site, StoredTenants, TenantIndex};
 use crate::{Domain, PlanIndex, Rule, RuleIndex, ServiceLevel};
 
@@ -141,6 +142,10 @@ impl RuleSet {
             suffixes: &self.suffixes,
             defaults: &domain.override_defaults,
             levels: self.levels_of(domain),
+            paths: FoldedKeys {
+                folding: self.path_folding,
+                keys: &self.path_keys,
+            },
         }
     }
 }

@@ -68,7 +68,10 @@ pub(super) fn whole_level(parts: &[(&str, Option<&str>)]) -> Option<Pattern> {
     match parts {
         [(key, Some(_))] if *key == level_key => {
             let every_method = (method_key, None);
-            Some(Pattern::new(parts.iter().copied().chain([every_method])))
+            Some(Pattern::new(
+                parts.iter().copied().chain([every_method]),
+                None,
+            ))
         }
         _ => None,
     }
@@ -112,7 +115,7 @@ impl LevelTarget {
             }
             _ => return Err(NoLevel::Rest { id: id.into() }),
         };
-        let pattern = pattern.unwrap_or_else(|| Pattern::new(parts.iter().copied()));
+        let pattern = pattern.unwrap_or_else(|| Pattern::new(parts.iter().copied(), None));
         Ok(Some(Self { pattern, base }))
     }
 }

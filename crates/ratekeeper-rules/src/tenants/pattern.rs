@@ -1,12 +1,20 @@
 //! The descriptor of an override: the entries after the tenant's.
 
-use crate::matching::EntryPattern;
+use crate::folding::FoldedKeys;
+use crate::matching::{EntryPattern, TextPattern};
 use crate::{Entry, Matched, Visit};
 
 /// The entries that an override is for; none for the tenant as a whole.
 #[derive(Debug)]
 pub(crate) struct Pattern {
-    parts: Box<[EntryMatcher]>,
+    parts: Box<[Part]>,
+}
+
+#[derive(Debug)]
+struct Part {
+    written: EntryMatcher,
+    /// The same for folded values: values made from paths are, and those that callers bring may not be.
+    folded: Box<[EntryMatcher]>,
 }
 
 #[derive(Debug)]
@@ -22,15 +30,11 @@ enum EntryMatcher {
 
 impl Pattern {
     /// The pattern of some keys with their values.
-    pub(crate) fn new<'a>(parts: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> Self {
-        let has_star = |text: &str| text.contains('*');
-        let part = |(key, value): (&str, Option<&str>)| match value {
-            value if has_star(key) || value.is_some_and(has_star) => {
-                EntryMatcher::Wildcard(Box::new(EntryPattern::apart(key, value)))
-            }
-            Some(value) => EntryMatcher::Exact(key.into(), value.into()),
-            None => EntryMatcher::KeyOnly(key.into()),
-        };
+    pub(crate) fn new<'a>(
+        parts: impl Iterator<Item = (&'a str, Option<&'a str>)>,
+        paths: Option<FoldedKeys<'_>>,
+    ) -> Self {
+        let part = |(key, value)| Part::new(key, value, paths);
         Self {
             parts: parts.map(part).collect(),
         }
@@ -38,19 +42,19 @@ impl Pattern {
 
     /// Orders patterns of as many entries: the more specific comes first.
     pub(crate) fn ranks(&self) -> Vec<u8> {
-        self.parts.iter().map(EntryMatcher::rank).collect()
+        self.parts.iter().map(|part| part.written.rank()).collect()
     }
 
-    /// The entries that match, if there is only one list of them; none for the tenant as a whole.
+    /// The entries that match, if there is only one list of them, as they are made from paths; none for the tenant as a whole.
     pub(crate) fn exact_entries(&self) -> Option<Vec<Entry<'_>>> {
-        self.parts.iter().map(EntryMatcher::entry).collect()
+        self.parts.iter().map(Part::entry).collect()
     }
 
     /// Returns true if all `entries` match, and none of their nodes matched more specifically.
     pub(crate) fn matches(&self, entries: &[Entry<'_>], visits: &[Visit<'_>]) -> bool {
-        let no_closer = |number: usize, part: &EntryMatcher| {
+        let no_closer = |number: usize, part: &Part| {
             let visit = visits.get(number);
-            visit.is_none_or(|visit| part.rank() <= rank(visit.how))
+            visit.is_none_or(|visit| part.written.rank() <= rank(visit.how))
         };
         self.parts.len() == entries.len()
             && self
@@ -59,6 +63,35 @@ impl Pattern {
                 .zip(entries)
                 .enumerate()
                 .all(|(number, (part, entry))| part.matches(entry) && no_closer(number, part))
+    }
+}
+
+impl Part {
+    fn new(key: &str, value: Option<&str>, paths: Option<FoldedKeys<'_>>) -> Self {
+        let has_star = |text: &str| text.contains('*');
+        let is_wild = has_star(key) || value.is_some_and(has_star);
+        let matcher = |value: Option<&str>| match value {
+            value if is_wild => EntryMatcher::Wildcard(Box::new(EntryPattern::apart(key, value))),
+            Some(value) => EntryMatcher::Exact(key.into(), value.into()),
+            None => EntryMatcher::KeyOnly(key.into()),
+        };
+        let keys = TextPattern::new(key);
+        let folded = paths.zip(value).map(|(paths, value)| {
+            let folded = paths.values(|key| keys.matches(key), value);
+            folded.iter().map(|value| matcher(Some(value))).collect()
+        });
+        Self {
+            written: matcher(value),
+            folded: folded.unwrap_or_default(),
+        }
+    }
+
+    fn entry(&self) -> Option<Entry<'_>> {
+        self.folded.first().unwrap_or(&self.written).entry()
+    }
+
+    fn matches(&self, entry: &Entry<'_>) -> bool {
+        self.written.matches(entry) || self.folded.iter().any(|folded| folded.matches(entry))
     }
 }
 

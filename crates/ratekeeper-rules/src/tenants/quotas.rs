@@ -271,7 +271,7 @@ impl TenantOverride {
         let parts: Vec<_> = self.parts().collect();
         match whole_level(&parts) {
             Some(pattern) => pattern.ranks(),
-            None => Pattern::new(parts.into_iter()).ranks(),
+            None => Pattern::new(parts.into_iter(), None).ranks(),
         }
     }
 }

@@ -7,7 +7,8 @@ use ratekeeper_core::{Algorithm, Limit};
 
 use super::level::{LevelTarget, NoLevel};
 use super::{CUSTOM, Pattern};
-use crate::draft::BuiltLimit;
+use crate::draft::{BuiltLimit, Field, LimitDraft};
+use crate::folding::FoldedKeys;
 use crate::policy::Policy;
 use crate::region::{RegionKeys, share};
 use crate::rule::sync_terms;
@@ -54,6 +55,8 @@ pub(crate) struct Site<'a> {
     pub(crate) defaults: &'a OverrideDefaults,
     /// The service levels that the tenants' overrides may be for.
     pub(crate) levels: &'a [ServiceLevel],
+    /// The keys of entries that are made from paths.
+    pub(crate) paths: FoldedKeys<'a>,
 }
 
 /// The properties of overrides that take no rule's place.
@@ -89,10 +92,14 @@ impl Site<'_> {
         algorithm.unwrap_or(self.defaults.algorithm)
     }
 
-    /// Returns true if the limit whose place an override takes is paid afterwards; the override then is too.
-    pub(crate) fn is_post_paid(&self, target: &Target, rules: &[Rule]) -> bool {
+    /// Makes the limit of an override one that is paid afterwards if the limit whose place it takes is, and it does not say.
+    pub(crate) fn inherit(&self, draft: &mut LimitDraft, target: &Target, rules: &[Rule]) {
         let base = target.base.and_then(|base| rules[base.get()].limited());
-        base.is_some_and(Limit::is_post_paid)
+        let (mark, quota) = (draft.mark, &mut draft.quota);
+        let is_open = !quota.form.post_paid.is_set() && quota.unlimited.get() != Some(&true);
+        if is_open && base.is_some_and(Limit::is_post_paid) {
+            quota.form.post_paid = Field::written(mark, Some(mark), Some(true));
+        }
     }
 
     /// The place of a descriptor's parts, which may be where no rule is.
@@ -104,7 +111,7 @@ impl Site<'_> {
         parts: &[(&str, Option<&str>)],
         rules: &[Rule],
     ) -> Result<Target, NoLevel> {
-        let node = node_of(self.nodes, self.tenant_key, parts);
+        let node = node_of(self.nodes, self.tenant_key, parts, Some(self.paths));
         if node.is_none()
             && let Some(found) = LevelTarget::find(parts, self.levels)?
         {
@@ -116,7 +123,7 @@ impl Site<'_> {
                 base: Some(found.base),
             });
         }
-        let pattern = Arc::new(Pattern::new(parts.iter().copied()));
+        let pattern = Arc::new(Pattern::new(parts.iter().copied(), Some(self.paths)));
         // Requests in flight are another kind of limit, which an override leaves alone.
         let is_rate = |index: &RuleIndex| {
             let limit = rules[index.get()].limited();
@@ -214,14 +221,11 @@ pub(crate) fn node_of<'n>(
     nodes: &'n [Node],
     tenant: &str,
     parts: &[(&str, Option<&str>)],
+    paths: Option<FoldedKeys<'_>>,
 ) -> Option<&'n Node> {
     let below = |node: &'n Node| {
-        let mut at = Some(node);
-        for (key, value) in parts {
-            let is_it = |child: &&Node| child.key() == *key && child.value() == *value;
-            at = at.and_then(|node| node.nodes().iter().find(is_it));
-        }
-        at
+        let mut parts = parts.iter();
+        parts.try_fold(node, |node, part| child_of(node, *part, paths))
     };
     let here = |any: bool| {
         let mut here = nodes.iter();
@@ -232,7 +236,23 @@ pub(crate) fn node_of<'n>(
     };
     let deeper = || {
         let mut here = nodes.iter();
-        here.find_map(|node| node_of(node.nodes(), tenant, parts))
+        here.find_map(|node| node_of(node.nodes(), tenant, parts, paths))
     };
     here(true).or_else(|| here(false)).or_else(deeper)
+}
+
+/// The node of an entry below `node`: the one that is written as it is, else one that means the same path.
+fn child_of<'n>(
+    node: &'n Node,
+    (key, value): (&str, Option<&str>),
+    paths: Option<FoldedKeys<'_>>,
+) -> Option<&'n Node> {
+    let mut children = node.nodes().iter().filter(|child| child.key() == key);
+    let written = children.clone().find(|child| child.value() == value);
+    let (paths, value) = match written {
+        Some(written) => return Some(written),
+        None => paths.zip(value)?,
+    };
+    let is_same = |own: &str| paths.is_same(key, own, value);
+    children.find(|child| child.value().is_some_and(is_same))
 }

@@ -1,7 +1,9 @@
 //! Policies by which limits follow usage.
 
-use ratekeeper_core::Micros;
-use ratekeeper_rules::{AdjustMode, AdjustPolicy, PlanIndex, TenantOverride};
+use ratekeeper_core::{Limit, Micros};
+use ratekeeper_rules::{
+    AdjustMode, AdjustPolicy, PlanIndex, Rule, TenantIndex, TenantKey, TenantOverride, TenantQuotas,
+};
 
 use crate::support::{errors, loaded};
 
@@ -37,6 +39,8 @@ fn a_policy_begins_in_shadow_and_is_bounded() {
     let expected = TenantOverride {
         requests_per_unit: 1_500,
         unit: Some("minute".into()),
+        algorithm: Some("sliding_window".into()),
+        post_paid: Some(false),
         steps: Some(1),
         ..TenantOverride::default()
     };
@@ -147,4 +151,45 @@ fn dates_that_no_clock_reaches_are_refused() {
         ["`effective_at` is too late: times end in June 2255"]
     );
     loaded(&with("expires_at", "2255-06-04T23:59:59Z"));
+}
+
+/// The raised limit is counted where the plan's is, whatever the default plan has.
+#[test]
+fn a_raised_limit_differs_from_its_plans_in_nothing_but_size() {
+    const FREE: &str = "{ unit: minute, limit: 10 }";
+    let bucket = "{ unit: minute, limit: 1000, algorithm: token_bucket, burst: 500 }";
+    let budget = "{ unit: minute, limit: 1000, algorithm: gcra, post_paid: true, max_debt: 40 }";
+    let window = "{ unit: minute, limit: 1000, algorithm: fixed_window, post_paid: true }";
+    for (free, pro) in [
+        (FREE, bucket),
+        (FREE, budget),
+        (FREE, window),
+        (budget, PRO),
+        (budget, bucket),
+    ] {
+        let text = text("{ plans: [pro], mode: on }", pro).replace(FREE, free);
+        let rules = loaded(&text).rules;
+        let domain = rules.domain("d").expect("the domain");
+        let policy = domain.adjust().expect("there is a policy");
+        let plans = rules.rule(policy.plans[0].1);
+        let own = policy.override_of(plans, 1).expect("a limit");
+        let quotas = TenantQuotas {
+            overrides: vec![own],
+            ..TenantQuotas::default()
+        };
+        quotas.check("d", &rules).expect("it is a good override");
+        let key = TenantKey::from_bytes([9; 16]);
+        let mut index = TenantIndex::new(key.clone());
+        index.put("d", key.hash("acme"), &quotas);
+        let raised = rules.with_tenants(&index).rules;
+        let raised = raised.rules().last().and_then(Rule::limited);
+        let facts = |limit: &Limit, more: u64| {
+            let debt = limit.max_debt().map(|debt| debt * more / 2);
+            let sizes = [limit.quota(), limit.capacity()].map(|size| size * more / 2);
+            let kind = (limit.algorithm(), limit.window(), limit.is_post_paid());
+            (kind, sizes, debt)
+        };
+        let expected = plans.limited().map(|limit| facts(limit, 3));
+        assert_eq!(raised.map(|limit| facts(limit, 2)), expected, "{text}");
+    }
 }

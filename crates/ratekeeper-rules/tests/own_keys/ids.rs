@@ -116,6 +116,11 @@ fn changes_tell_what_else_changed() {
             ", shadow_mode: true, detailed_metric: true",
             "d.a: 1 per 1d -> 1 per 1d, shadow, detailed_metric false -> true, keeps its usage",
         ),
+        (
+            "",
+            ", store: eu",
+            "d.a starts afresh: it was 1 per 1d (sliding_window of 1d), and is 1 per 1d (sliding_window of 1d, in the store 'eu')",
+        ),
     ] {
         let changes = rule(after).changes_since(&rule(before));
         let [change] = &changes[..] else {
@@ -123,4 +128,105 @@ fn changes_tell_what_else_changed() {
         };
         assert_eq!(change.to_string(), expected);
     }
+}
+
+/// The texts of the changes from one descriptor to another.
+fn told(before: &str, after: &str) -> Vec<String> {
+    let rules = |descriptor: &str| {
+        loaded(&format!(
+            "domain: d\ndescriptors:\n  - {{ {descriptor} }}\n"
+        ))
+        .rules
+    };
+    let changes = rules(after).changes_since(&rules(before));
+    changes.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn changes_tell_what_else_changed_of_a_limit() {
+    for (before, after, expected) in [
+        (
+            "unit: day, limit: 100",
+            "unit: day, limit: 100, strict: true",
+            "d.a: 100 per 1d as before, strict false -> true, keeps its usage",
+        ),
+        (
+            "unit: day, limit: 100, algorithm: gcra",
+            "unit: day, limit: 100, algorithm: gcra, post_paid: true",
+            "d.a: 100 per 1d as before, post_paid false -> true, max_debt none -> 1000, keeps its usage",
+        ),
+        (
+            "unit: day, limit: 100, algorithm: gcra, post_paid: true, max_debt: 5",
+            "unit: day, limit: 100, algorithm: gcra, post_paid: true, max_debt: 6, burst: 50",
+            "d.a: 100 per 1d -> 100 per 1d with bursts of 50, max_debt 5 -> 6, keeps its usage",
+        ),
+        (
+            "unit: day, limit: 100",
+            "unit: day, limit: 100, consistency: local",
+            "d.a starts afresh: it was 100 per 1d (sliding_window of 1d), and is 100 per 1d (sliding_window of 1d, on each node)",
+        ),
+    ] {
+        let rule = |limit: &str| format!("key: a, rate_limit: {{ {limit} }}");
+        assert_eq!(told(&rule(before), &rule(after)), [expected]);
+    }
+    let permits =
+        |timeout: &str| format!("key: a, concurrency: {{ limit: 3, timeout: {timeout} }}");
+    assert_eq!(
+        told(&permits("60s"), &permits("90s")),
+        ["d.a#concurrency: 3 at once as before, timeout 1m -> 90s, keeps its usage"]
+    );
+}
+
+/// All values of the pattern have one counter then, whatever else is on the path.
+#[test]
+fn changes_tell_that_values_are_counted_together() {
+    let rule = |shared: bool| {
+        format!(
+            "key: user, descriptors: [ {{ key: path, value: /files/*, share_threshold: {shared}, rate_limit: {{ unit: day, limit: 10 }} }} ]"
+        )
+    };
+    let expected = "d.user.path_/files/* starts afresh: it was 10 per 1d (sliding_window of 1d), and is 10 per 1d (sliding_window of 1d, path_/files/* counted together)";
+    assert_eq!(told(&rule(false), &rule(true)), [expected]);
+    assert_eq!(told(&rule(true), &rule(true)), [""; 0]);
+}
+
+/// Those of a whole domain, or of a service level, are told of each of its rules.
+#[test]
+fn changes_tell_what_else_changed_around_a_limit() {
+    let change = |before: &str, after: &str| -> Vec<String> {
+        let [before, after] = [before, after].map(|text| loaded(text).rules);
+        let changes = after.changes_since(&before);
+        changes.iter().map(ToString::to_string).collect()
+    };
+    let domain = |keys: &str| {
+        format!(
+            "domain: d\n{keys}descriptors:\n- key: a\n  rate_limit: {{ unit: day, limit: 1 }}\n  descriptors: [ {{ key: b, rate_limit: {{ unit: day, limit: 2 }} }} ]\n"
+        )
+    };
+    assert_eq!(
+        change(&domain("evaluation: leaf\n"), &domain("evaluation: path\n")),
+        [
+            "d.a: 1 per 1d as before, evaluation leaf -> path, keeps its usage",
+            "d.a.b: 2 per 1d as before, evaluation leaf -> path, keeps its usage",
+        ]
+    );
+    assert_eq!(
+        change(&domain("tenant: a\n"), &domain("tenant: b\n")),
+        [
+            "d.a.b starts afresh: it was 2 per 1d (sliding_window of 1d), and is 2 per 1d (sliding_window of 1d, by b)"
+        ],
+        "the first entry is the subject of all others"
+    );
+    let level = |calls: &str| {
+        format!(
+            "slas_base: /\nslas:\n- {{ id: one, {calls}, tiers: [ {{ period: 1d, threshold: 1 }} ] }}\n"
+        )
+    };
+    assert_eq!(
+        change(
+            &level("pathPattern: /a"),
+            &level("methods: [GET], pathPattern: /b")
+        ),
+        ["one: 1 per 1d as before, methods all -> GET, pathPattern /a -> /b, keeps its usage"]
+    );
 }

@@ -1,7 +1,7 @@
 //! Limits: windows, algorithms, plans, concurrency.
 
 use ratekeeper_core::{Algorithm, Micros};
-use ratekeeper_rules::{CalendarUnit, Unit};
+use ratekeeper_rules::{CalendarUnit, Options, Source, Unit, load};
 
 use crate::support::{errors, limits, loaded, refused, rules};
 
@@ -225,5 +225,40 @@ fn costs_of_what_does_not_fit_in_line_are_told() {
             "d.a: 64 B a counter and up to 161 kB more",
             "d.b: 64 B a counter"
         ]
+    );
+}
+
+#[test]
+fn times_of_permits_are_longer_than_nothing() {
+    let told = |keys: &str| {
+        let source = Source {
+            name: "f.yaml".to_owned(),
+            text: format!(
+                "domain: d\ndescriptors: [ {{ key: k, concurrency: {{ limit: 1, {keys} }} }} ]\n"
+            ),
+        };
+        let refused = load(&[source], &Options::default()).expect_err("it is refused");
+        let [error] = refused.errors() else {
+            panic!("one error: {refused}");
+        };
+        (
+            error.message.clone(),
+            error.help.clone().unwrap_or_default(),
+        )
+    };
+    let both = |message: &str, help: &str| (message.to_owned(), help.to_owned());
+    assert_eq!(
+        told("timeout: 0s"),
+        both(
+            "a timeout is at least 1 microsecond",
+            "write `timeout: 60s`"
+        )
+    );
+    assert_eq!(
+        told("retry_after: 0s"),
+        both(
+            "callers that are told to retry at once would never pause",
+            "write `retry_after: 1s`, or leave it out"
+        )
     );
 }

@@ -4,6 +4,8 @@ mod adjust;
 mod ids;
 mod level_plans;
 mod limits;
+mod overrides_of_budgets;
+mod overrides_of_paths;
 mod plans;
 mod policies;
 mod regions;

@@ -55,7 +55,7 @@ fn refused(tenants: &str) -> Vec<String> {
 }
 
 /// The ids and quotas in force for some entries of a descriptor, `secs` after the epoch.
-fn in_force(loaded: &Loaded, entries: &[(&str, &str)], secs: u64) -> Vec<(String, u64)> {
+pub(crate) fn in_force(loaded: &Loaded, entries: &[(&str, &str)], secs: u64) -> Vec<(String, u64)> {
     let entries: Vec<_> = entries
         .iter()
         .map(|(key, value)| Entry { key, value })
@@ -72,7 +72,7 @@ fn in_force(loaded: &Loaded, entries: &[(&str, &str)], secs: u64) -> Vec<(String
     told.collect()
 }
 
-fn one(id: &str, quota: u64) -> Vec<(String, u64)> {
+pub(crate) fn one(id: &str, quota: u64) -> Vec<(String, u64)> {
     vec![(id.to_owned(), quota)]
 }
 

@@ -77,7 +77,11 @@ impl Overrides {
             policy: &Policy::default(),
             algorithm,
         };
-        let limit = TenantOverride::draft(at, report).build(defaults, report)?;
+        let mut draft = TenantOverride::draft(at, report);
+        if let Some((target, _)) = &target {
+            site.inherit(&mut draft, target, rules);
+        }
+        let limit = draft.build(defaults, report)?;
         let (target, descriptor) = target?;
         // Two limits that print alike are alike.
         let made_of = format!(

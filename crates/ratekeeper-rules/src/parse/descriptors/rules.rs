@@ -13,7 +13,7 @@ use crate::draft::{BuiltLimit, LimitDefaults, suffixes};
 use crate::format::fields::Fields;
 use crate::format::{Descriptor as Keys, RateLimit};
 use crate::id::{Draft, RuleName};
-use crate::mark::Mark;
+use crate::mark::{At, Mark};
 use crate::parse::concurrency::build_concurrency;
 use crate::parse::limits::read_id;
 use crate::parse::plans::{ParsedPlans, PlanLimits, parse_limits, parse_plans};
@@ -58,6 +58,35 @@ pub(super) struct NodeRules {
     pub(super) permits: Option<RuleIndex>,
 }
 
+/// The part that the default plan's limits of a descriptor have in `replaces`; those of other plans take their place there too.
+struct PlaceTaken {
+    /// The name, of a single limit.
+    name: Option<Box<str>>,
+    replaces: Vec<At<Box<str>>>,
+}
+
+impl PlaceTaken {
+    fn of(limits: &[BuiltLimit]) -> Self {
+        let replaces = limits.iter().flat_map(|limit| &limit.replaces);
+        Self {
+            name: match limits {
+                [only] => only.name.clone(),
+                _ => None,
+            },
+            replaces: replaces.cloned().collect(),
+        }
+    }
+
+    fn inherit(&self, limits: &mut [BuiltLimit]) {
+        if let [only] = limits {
+            only.name = only.name.take().or_else(|| self.name.clone());
+        }
+        for limit in limits {
+            limit.replaces.clone_from(&self.replaces);
+        }
+    }
+}
+
 impl Compiler<'_, '_, '_> {
     /// Compiles all rules of one descriptor, whose mapping starts at `start`.
     pub(super) fn limits(&mut self, keys: &mut Keys, start: Mark, path: &Path) -> NodeRules {
@@ -84,6 +113,7 @@ impl Compiler<'_, '_, '_> {
             .map(|node| parse_plans(node, self.around.plans, around, self.report))
             .unwrap_or_default();
         let plans = self.default_plan(plans, keys, start, &mut limits);
+        let names = PlaceTaken::of(&limits.limits);
         let concurrency = keys.concurrency.take();
         let concurrency =
             concurrency.and_then(|keys| build_concurrency(*keys, &policy, self.report));
@@ -114,7 +144,8 @@ impl Compiler<'_, '_, '_> {
             by_plan: Vec::new(),
             permits,
         };
-        for (plan, limits) in plans {
+        for (plan, mut limits) in plans {
+            names.inherit(&mut limits.limits);
             let name = self.around.plans.get(plan.get());
             owner.plan = name.map(|name| Arc::from(&**name));
             let first = self.rules.len();
@@ -211,7 +242,11 @@ impl Compiler<'_, '_, '_> {
                 plan: owner.plan.clone(),
                 suffix: suffix.map(Into::into),
             },
-            replaces: limit.replaces.iter().map(|at| at.mark).collect(),
+            // Those of a plan are the default plan's, which are checked there.
+            replaces: match owner.plan {
+                Some(_) => Vec::new(),
+                None => limit.replaces.iter().map(|at| at.mark).collect(),
+            },
         });
         let policy = std::mem::take(&mut limit.policy).within(&owner.policy);
         self.check_leaky(&limit.limit, &policy, limit.mark);
