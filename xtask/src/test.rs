@@ -8,11 +8,12 @@ mod totals;
 
 use crate::dashboard;
 use crate::need;
-use crate::steps::{Steps, cargo, shown};
+use crate::steps::{Steps, cargo, shown, target};
 use anyhow::{Context, Result, bail};
 use build::Build;
 use side_by_side::Ended;
 use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use totals::Totals;
 
@@ -70,6 +71,8 @@ fn names_package(args: &[String]) -> bool {
 
 /// Runs all tests, and those that failed again, if they are few.
 fn all(steps: &mut Steps, totals: &mut Totals) -> Result<()> {
+    // Those of another run.
+    let _ = std::fs::remove_file(unsteady_file());
     // Programs are built while tools are fetched, and run while others are built.
     let build = Build::start()?;
     tools(steps)?;
@@ -89,9 +92,28 @@ fn all(steps: &mut Steps, totals: &mut Totals) -> Result<()> {
     steps.step("alone", "the tests that failed, one at a time", || {
         failed.iter().try_for_each(|it| run_alone(it))
     })?;
-    println!("\nDefects: these tests failed beside the others and passed alone:");
-    let names = failed.iter().flat_map(|it| it.failures());
-    names.for_each(|name| println!("  {name}"));
+    let names = failed.iter().flat_map(|it| it.failures()).collect();
+    let is_ci = std::env::var_os("CI").is_some();
+    tell_unsteady(names, &unsteady_file(), is_ci)
+}
+
+/// The file of names for [`tell_unsteady`], beside the outputs of all programs.
+fn unsteady_file() -> PathBuf {
+    target().join("tests").join("unsteady.txt")
+}
+
+/// Tells and keeps the names of tests that failed beside the others and passed alone. Each may be a race in the product, so
+/// where nobody looks at what is told, they fail the run.
+fn tell_unsteady(names: Vec<String>, file: &Path, is_ci: bool) -> Result<()> {
+    let names = names.join("\n  ");
+    let told =
+        format!("Defects: these tests failed beside the others and passed alone:\n  {names}");
+    println!("\n{told}");
+    std::fs::write(file, format!("{told}\n"))
+        .with_context(|| format!("cannot write {}", file.display()))?;
+    if is_ci {
+        bail!("{told}");
+    }
     Ok(())
 }
 
@@ -149,7 +171,20 @@ fn run_counting(command: &mut Command, totals: &mut Totals) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::names_package;
+    use super::{names_package, tell_unsteady};
+
+    #[test]
+    fn what_passes_alone_only_fails_a_run_that_nobody_reads() {
+        let file = std::env::temp_dir().join(format!("xtask-unsteady-{}", std::process::id()));
+        let names = || vec!["ratekeeper-cli/cli: it::holds".to_owned()];
+        tell_unsteady(names(), &file, false).expect("somebody reads it");
+        let told = tell_unsteady(names(), &file, true).expect_err("nobody does");
+        let kept = std::fs::read_to_string(&file).expect("it is kept");
+        std::fs::remove_file(&file).expect("it is ours");
+        for text in [told.to_string(), kept] {
+            assert!(text.contains("cli: it::holds"), "{text}");
+        }
+    }
 
     #[test]
     fn a_package_is_named_before_what_goes_to_the_tests() {

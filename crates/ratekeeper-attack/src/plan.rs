@@ -9,7 +9,7 @@ pub struct Plan {
     pub(crate) divisor: u32,
     pub(crate) h2spec: Option<PathBuf>,
     names: Vec<String>,
-    without: &'static [&'static str],
+    without: Vec<&'static str>,
 }
 
 impl Plan {
@@ -20,7 +20,7 @@ impl Plan {
             divisor: 1,
             h2spec: None,
             names: Vec::new(),
-            without: &[],
+            without: Vec::new(),
         }
     }
 
@@ -47,8 +47,9 @@ impl Plan {
 
     /// The same without the families of these names.
     #[must_use]
-    pub fn without(self, without: &'static [&'static str]) -> Self {
-        Self { without, ..self }
+    pub fn without(mut self, without: &[&'static str]) -> Self {
+        self.without.extend(without);
+        self
     }
 
     /// Returns true if the campaign has this family.

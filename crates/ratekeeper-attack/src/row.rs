@@ -99,8 +99,20 @@ impl Row {
         }
     }
 
-    /// Takes in the memory that `process` has used.
+    /// Adds what another row has counted.
+    pub(crate) fn join(&mut self, other: Self) {
+        self.refused += other.refused;
+        self.limited += other.limited;
+        self.harmless += other.harmless;
+        self.passed += other.passed;
+        self.peak_kib = self.peak_kib.max(other.peak_kib);
+        self.missed.extend(other.missed);
+    }
+
+    /// Takes in the memory that `process` has used, and that no mistake of ours has ended a request: its client would see a
+    /// closed connection, which passes for a refusal.
     pub(crate) fn measure(&mut self, process: &Process) {
+        self.bound(!process.has_panicked(), "the attacked process panicked");
         self.peak_kib = self.peak_kib.max(process.resident_peak_kib());
     }
 

@@ -49,7 +49,8 @@ const LANES: [(Lane, u32); 15] = [
     (Lane::Http(Rule::Spend), 10),
     (Lane::Grpc(Rule::Spend), 10),
     (Lane::Grpc(Rule::Shut), 20),
-    (Lane::Grpc(Rule::Leased), 20),
+    // So often that nodes take hits in advance: four in 100 ms are.
+    (Lane::Grpc(Rule::Leased), 60),
     (Lane::Grpc(Rule::Synced), 20),
     (Lane::Grpc(Rule::FixedFlow), 15),
     (Lane::Http(Rule::SlidingFlow), 15),
@@ -119,10 +120,13 @@ impl Load {
         Self { is_over, lanes }
     }
 
-    /// Stops asking, and waits for requests under way, up to `patience`.
-    pub(crate) fn stop(self, runtime: &Handle, patience: Duration) {
+    /// Stops asking, and waits for requests under way, up to `patience`: none may be without an answer then.
+    pub(crate) fn stop(self, runtime: &Handle, ledger: &Ledger, patience: Duration) {
         self.is_over.store(true, Ordering::Relaxed);
-        let _ = runtime.block_on(async { timeout(patience, self.lanes.join_all()).await });
+        let all = runtime.block_on(async { timeout(patience, self.lanes.join_all()).await });
+        if all.is_err() {
+            ledger.fail(format!("requests have no answer after {patience:?}"));
+        }
     }
 }
 

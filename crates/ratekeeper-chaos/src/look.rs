@@ -27,6 +27,12 @@ pub(crate) struct Look {
     pub(crate) failopen: u64,
     /// Hits that may stay charged for denied requests, by the metric.
     pub(crate) stranded: u64,
+    /// Hits that failure modes let pass, and that were not added to Redis, by the metric: given up, or perhaps counted.
+    pub(crate) unposted: u64,
+    /// Those of them that Redis may have counted.
+    pub(crate) unknown: u64,
+    /// Leases that Redis granted, by the metric.
+    pub(crate) leases: u64,
     /// Failures of Redis, by the metric.
     pub(crate) errors: u64,
 }
@@ -37,6 +43,11 @@ impl Look {
         let mut faults = self.faults.iter();
         faults.any(|fault| fault.to_lowercase().contains(text))
     }
+}
+
+/// The hits owed to Redis in that state.
+fn owed(pages: &Pages, state: &str) -> u64 {
+    pages.sum_with("ratelimit_owed_hits_total", &format!("state=\"{state}\""))
 }
 
 /// A watcher of all nodes.
@@ -53,6 +64,12 @@ impl Looks {
             is_open: pages.sum("ratelimit_circuit_state") > 0,
             failopen: pages.sum("ratelimit_failopen_total"),
             stranded: pages.sum("ratelimit_redis_stranded_hits_total"),
+            unposted: ["dropped", "unknown"]
+                .map(|it| owed(&pages, it))
+                .iter()
+                .sum(),
+            unknown: owed(&pages, "unknown"),
+            leases: pages.sum("ratelimit_lease_grants_total"),
             errors: pages.sum("ratelimit_redis_errors_total"),
             faults: pages.faults,
         };

@@ -30,7 +30,7 @@ use anyhow::{Context, Result};
 use figures::Figures;
 use report::{HEAD, Row};
 pub use scenario::RegionPlan;
-use scenario::{SCENARIOS, Scenario};
+use scenario::{Event, SCENARIOS, Scenario};
 use world::World;
 
 /// The regions, in the order of their names; `home` is counted in [`HOME`].
@@ -162,6 +162,10 @@ fn play(
     let callers = callers::Callers::start(runtime, &world, plan, scenario)?;
     let events = scenario.go_through(&mut world, plan, &callers);
     let answers = callers.stop(runtime);
+    if let Event::Partition(_) = scenario.event {
+        // Links that do not come back are missing in what is looked at.
+        let _ = watch.wait_for_links();
+    }
     let looks = watch.stop();
     Ok(Figures::of(
         (plan, scenario),

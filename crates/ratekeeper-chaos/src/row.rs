@@ -21,6 +21,8 @@ pub(crate) struct Row {
     pub(crate) synced: Passed,
     /// Permits beyond the limit that were held at once.
     pub(crate) permits_over: u64,
+    /// The most permits that were held at once.
+    pub(crate) permits_held: u64,
     pub(crate) charged_twice: u64,
     /// Hits that Redis charged beyond those that passed, of a limit that is denied without Redis.
     pub(crate) charged_denied: u64,

@@ -11,8 +11,11 @@ pub(crate) const DOMAIN: &str = "chaos";
 /// as often as its limit allows.
 pub(crate) const PERIOD: Duration = Duration::from_secs(2);
 
-/// The limit of a key of [`Rule::Hard`], [`Rule::Soft`], [`Rule::Leased`] and [`Rule::Synced`].
+/// The limit of a key of [`Rule::Hard`], [`Rule::Soft`] and [`Rule::Synced`].
 pub(crate) const LIMIT: u64 = 10;
+
+/// The limit of a key of [`Rule::Leased`]. Smaller ones than 64 are counted exactly, whatever they say.
+const LEASED_LIMIT: u64 = 100;
 
 /// The limit of [`Rule::Spend`], [`Rule::Shut`] and [`Rule::Tokens`], which is never reached: the remaining hits tell those charged.
 pub(crate) const AMPLE: u64 = 1_000_000;
@@ -20,8 +23,8 @@ pub(crate) const AMPLE: u64 = 1_000_000;
 /// The limit a second of [`Rule::FixedFlow`] and [`Rule::SlidingFlow`].
 const FLOW: u64 = 30;
 
-/// Permits of [`Rule::Job`] that may be held at once.
-pub(crate) const PERMITS: u64 = 6;
+/// Permits of [`Rule::Job`] that may be held at once: one less than there are nodes that ask for one at the same time.
+pub(crate) const PERMITS: u64 = 2;
 
 /// Keys of [`Rule::Tenant`].
 pub(crate) const TENANTS: u64 = 24;
@@ -80,6 +83,14 @@ impl Rule {
         }
     }
 
+    /// The limit of a key, of those that rotate and are used up.
+    pub(crate) const fn limit(self) -> u64 {
+        match self {
+            Self::Leased => LEASED_LIMIT,
+            _ => LIMIT,
+        }
+    }
+
     /// Returns true if its keys rotate.
     pub(crate) const fn rotates(self) -> bool {
         matches!(
@@ -101,7 +112,7 @@ descriptors:
 - {{ key: soft, rate_limit: {{ {year}, limit: {LIMIT} }} }}
 - {{ key: spend, rate_limit: {{ {year}, limit: {AMPLE} }} }}
 - {{ key: shut, rate_limit: {{ {year}, limit: {AMPLE} }}, on_store_failure: deny }}
-- {{ key: leased, rate_limit: {{ {year}, limit: {LIMIT}, consistency: leased }}, on_store_failure: deny }}
+- {{ key: leased, rate_limit: {{ {year}, limit: {LEASED_LIMIT}, consistency: leased }}, on_store_failure: deny }}
 - {{ key: synced, rate_limit: {{ {year}, limit: {LIMIT}, consistency: synced, sync_interval: 100ms }} }}
 - {{ key: fixed_flow, rate_limit: {{ window: 1s, limit: {FLOW}, algorithm: fixed_window }}, on_store_failure: deny }}
 - {{ key: sliding_flow, rate_limit: {{ window: 1s, limit: {FLOW} }}, on_store_failure: deny }}
@@ -122,4 +133,25 @@ descriptors:
 - {{ key: windowed, rate_limit: {{ window: {window}s, limit: {limit}, algorithm: fixed_window }} }}
 "
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratekeeper_core::lease::Terms;
+    use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros};
+
+    #[test]
+    fn the_leased_limit_is_leased() {
+        let limit = |quota| {
+            let year = Micros::from_secs(365 * 86_400);
+            let spec = LimitSpec::new(Algorithm::FixedWindow, quota, year);
+            Limit::try_new(spec).expect("a valid limit")
+        };
+        let terms = |rule: Rule| Terms::try_new(&limit(rule.limit()), Micros::from_millis(100));
+        assert!(terms(Rule::Leased).is_ok());
+        assert!(terms(Rule::Hard).is_err(), "it is too small");
+        let line = format!("limit: {}, consistency: leased", Rule::Leased.limit());
+        assert!(yaml().contains(&line), "{}", yaml());
+    }
 }

@@ -7,7 +7,7 @@ use crate::ask::Key;
 use crate::fault::Counters;
 use crate::ledger::Entry;
 use crate::look::Look;
-use crate::rules::{LIMIT, PERIOD, Rule};
+use crate::rules::{PERIOD, Rule};
 
 /// The times at which the fault began and ended, since the ledger was opened.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +43,7 @@ pub(crate) fn passed_by_each(entries: &[Entry], rule: Rule, span: Span, nodes: u
     }
     let over = keys
         .values()
-        .map(|unmarked| unmarked.saturating_sub(nodes * LIMIT));
+        .map(|unmarked| unmarked.saturating_sub(nodes * rule.limit()));
     by_key.over = over.sum();
     by_key
 }
@@ -59,9 +59,9 @@ pub(crate) fn passed(entries: &[Entry], rule: Rule, span: Span, counters: Counte
     let mut passed = Passed::default();
     for (period, (admitted, unmarked)) in keys {
         passed.admitted += admitted;
-        passed.limit += LIMIT;
+        passed.limit += rule.limit();
         let times = 1 + excused(period, span, counters);
-        passed.over += unmarked.saturating_sub(LIMIT * times);
+        passed.over += unmarked.saturating_sub(rule.limit() * times);
     }
     passed
 }
@@ -90,6 +90,17 @@ pub(crate) fn charged_twice(entries: &[Entry], charged: &[(Key, u64)]) -> u64 {
         charged.saturating_sub(granted.count() as u64)
     });
     surplus.sum()
+}
+
+/// The number of hits that passed, by whatever answer, and that Redis has not charged; `charged` has the hits by key.
+pub(crate) fn never_charged(entries: &[Entry], charged: &[(Key, u64)]) -> u64 {
+    let missing = charged.iter().map(|(key, charged)| {
+        let granted = entries
+            .iter()
+            .filter(|entry| entry.key == *key && entry.answer.allowed);
+        (granted.count() as u64).saturating_sub(*charged)
+    });
+    missing.sum()
 }
 
 /// The longest time for which a limit with a window of a second denied everybody, while Redis decided.

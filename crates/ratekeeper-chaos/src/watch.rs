@@ -33,9 +33,15 @@ pub(crate) struct Pages {
 impl Pages {
     /// The sum of a metric over all label sets.
     pub(crate) fn sum(&self, name: &str) -> u64 {
+        self.sum_with(name, "")
+    }
+
+    /// The same over those with a label, written as `name="value"`.
+    pub(crate) fn sum_with(&self, name: &str, label: &str) -> u64 {
         let values = self.metrics.lines().filter_map(|line| {
             let rest = line.strip_prefix(name)?;
-            let value = rest.strip_prefix('{')?.rsplit_once("} ")?.1;
+            let (labels, value) = rest.strip_prefix('{')?.rsplit_once("} ")?;
+            let value = labels.contains(label).then_some(value)?;
             value.parse::<f64>().ok()
         });
         values.sum::<f64>() as u64

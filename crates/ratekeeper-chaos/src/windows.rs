@@ -37,6 +37,9 @@ const UNDER_WAY_MAX: usize = 2_048;
 /// The time that nodes may take until they decide in Redis.
 const START_MAX: Duration = Duration::from_secs(60);
 
+/// The time that nodes may take to post what they owe.
+const SETTLED_MAX: Duration = Duration::from_secs(60);
+
 /// The time after a pause until Redis is asked again, at most.
 const ASKED_AGAIN: Duration = Duration::from_millis(1_200);
 
@@ -180,6 +183,7 @@ impl std::fmt::Display for WindowRow {
 }
 
 /// The settings of the nodes, but for their rules and their store.
+#[derive(Clone, Copy)]
 pub(crate) struct WindowRun<'a> {
     pub(crate) plan: WindowPlan,
     pub(crate) program: &'a std::path::Path,
@@ -216,7 +220,7 @@ impl WindowRun<'_> {
         (stall.strike)(&mut stand, Instant::now() + left);
         self.sleep_until(last + 1);
         callers.stop(self.runtime);
-        let owed = self.owed(&stand)?;
+        let owed = self.settled(&stand)?;
         let mut row = WindowRow {
             name: stall.name,
             disturbed: (first..last).map(|number| tally.count(number)).collect(),
@@ -253,6 +257,18 @@ impl WindowRun<'_> {
         sleep(self.start_of(number).saturating_sub(wall()));
     }
 
+    /// The same once all that is owed is posted or given up, or that takes too long.
+    fn settled(&self, stand: &Stand) -> Result<[u64; 4]> {
+        let end = Instant::now() + SETTLED_MAX;
+        loop {
+            let owed = self.owed(stand)?;
+            if is_settled(owed) || Instant::now() > end {
+                return Ok(owed);
+            }
+            sleep(Duration::from_millis(100));
+        }
+    }
+
     /// Hits owed, posted, dropped and unknown, by the nodes' metrics.
     fn owed(&self, stand: &Stand) -> Result<[u64; 4]> {
         let mut sums = [0; 4];
@@ -277,6 +293,9 @@ impl WindowRun<'_> {
         }
         if all().any(|count| count.unmarked > LIMIT) {
             missed.push("over the limit, unmarked".to_owned());
+        }
+        if !is_settled(row.owed) {
+            missed.push("hits are owed for ever".to_owned());
         }
         let unexplained = match self.is_timed {
             true => 0,
@@ -310,6 +329,11 @@ impl WindowRun<'_> {
         let asked = ASKED as f64 * span.as_secs_f64() / self.plan.length.as_secs_f64();
         Some(asked.ceil() as u64)
     }
+}
+
+/// Returns true if nothing of the hits owed, posted, dropped and unknown is still to be posted.
+const fn is_settled([owed, posted, dropped, _]: [u64; 4]) -> bool {
+    posted + dropped == owed
 }
 
 /// The sum of `ratelimit_owed_hits_total` in that state; 0 of a binary that does not have it.

@@ -9,8 +9,10 @@ use std::time::Duration;
 use ratekeeper_core::formats::QUOTA_TABLES;
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions, AnyRow};
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
-use sqlx::{Any, AnyPool, Row, SqlSafeStr, Transaction};
+use sqlx::postgres::PgConnection;
+use sqlx::{Any, AnyPool, Connection, Row, SqlSafeStr, Transaction};
 use tokio::sync::OnceCell;
+use tokio::time::timeout;
 
 use crate::QuotaError;
 use crate::file::FileId;
@@ -106,6 +108,27 @@ impl DatabaseAddress {
         &self.url
     }
 
+    /// Connects once to the server of PostgreSQL. A pool takes a refusal for the server's start, and tries again until its
+    /// time is over; this tells it.
+    ///
+    /// # Errors
+    /// The server refuses, or does not answer within [`CONNECT_MAX`]. Whatever else is wrong, who uses a connection is told.
+    pub(crate) async fn check_reachable(&self) -> Result<(), QuotaError> {
+        if self.kind() == DatabaseKind::Sqlite {
+            return Ok(());
+        }
+        match timeout(CONNECT_MAX, PgConnection::connect(&self.url)).await {
+            Ok(Ok(connection)) => {
+                // The server notices it either way.
+                let _ = connection.close().await;
+                Ok(())
+            }
+            Ok(Err(error)) if is_refusal(&error) => Err(error.into()),
+            Ok(Err(_)) => Ok(()),
+            Err(_) => Err(sqlx::Error::PoolTimedOut.into()),
+        }
+    }
+
     /// At most so many connections, which are made as needed, to the `known` file only once there is one.
     pub(crate) fn pool(
         &self,
@@ -180,6 +203,11 @@ impl std::fmt::Debug for DatabaseAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         std::fmt::Display::fmt(self, f)
     }
+}
+
+/// Returns true if nobody listens there.
+pub(crate) fn is_refusal(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 /// The versions of the tables, in order. Those that were released never change.

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use ratekeeper_rules::BadQuotas;
 
+use crate::database::is_refusal;
+
 /// An error of the quota store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -66,6 +68,12 @@ impl QuotaError {
             self,
             Self::TooSlow(_) | Self::Unavailable(_) | Self::FileGone(..)
         )
+    }
+
+    /// Returns true if nobody listens at the address of the database.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Unavailable(error) if is_refusal(error))
     }
 }
 

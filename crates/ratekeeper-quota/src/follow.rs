@@ -28,6 +28,9 @@ use crate::{FleetRecord, QuotaError, QuotaStore, with_causes};
 /// The interval at which the database is asked for changes.
 const POLL: Duration = Duration::from_secs(1);
 
+/// The time after which a server that refuses is asked again at the start.
+const AGAIN: Duration = Duration::from_millis(50);
+
 /// The longest time without an answer after which the next one is still trusted to have all changes:
 /// traces of deleted tenants are kept for longer.
 const GAP_MAX: Duration = Duration::from_secs(3_600);
@@ -90,7 +93,7 @@ impl Follower {
             is_save_failing: false,
             tidied: BootInstant::now(),
         };
-        match timeout(patience, copy.look()).await {
+        match timeout(patience, copy.look_first()).await {
             Ok(()) if copy.is_whole => {}
             in_time => {
                 if in_time.is_err() {
@@ -254,6 +257,16 @@ impl Copy {
             }
             Err(error) => self.failed(&error),
         }
+    }
+
+    /// The same for the first time: a server that refuses may be about to start.
+    async fn look_first(&mut self) {
+        while let Err(error) = self.store.prepare().await
+            && error.is_refusal()
+        {
+            sleep(AGAIN).await;
+        }
+        self.look().await;
     }
 
     async fn read(&mut self) -> Result<(), QuotaError> {

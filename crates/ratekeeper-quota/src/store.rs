@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ratekeeper_rules::{TenantHash, TenantKey};
@@ -37,6 +38,8 @@ pub struct QuotaStore {
     prepared: Arc<OnceCell<FileId>>,
     /// Held by the one who opens the database.
     opening: Arc<Mutex<()>>,
+    /// True if nobody listened at its address the last time that was looked at.
+    is_refused: Arc<AtomicBool>,
 }
 
 impl QuotaStore {
@@ -61,6 +64,7 @@ impl QuotaStore {
             key,
             prepared,
             opening: Arc::default(),
+            is_refused: Arc::default(),
         })
     }
 
@@ -99,10 +103,23 @@ impl QuotaStore {
     /// # Errors
     /// As those of [`Self::prepare`].
     pub async fn migrate(&self) -> Result<(), QuotaError> {
-        if self.prepared.get().is_none() {
-            self.opened().await?;
+        match self.prepared.get() {
+            None => self.opened().await?,
+            Some(_) => self.check_reachable().await?,
         }
         self.check_file()
+    }
+
+    /// Finds out whether somebody listens where a connection has to be made, and where nobody did the last time: a pool would
+    /// wait for a server that is not there.
+    async fn check_reachable(&self) -> Result<(), QuotaError> {
+        // Relaxed: it publishes nothing else.
+        if self.pool.size() > 0 && !self.is_refused.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let reached = self.address.check_reachable().await;
+        self.is_refused.store(reached.is_err(), Ordering::Relaxed);
+        reached
     }
 
     /// Opens the database, unless somebody else has done so meanwhile.
@@ -124,6 +141,7 @@ impl QuotaStore {
     }
 
     async fn open(&self) -> Result<FileId, QuotaError> {
+        self.check_reachable().await?;
         if let Some(path) = self.address.path()
             && let Err(error) = make_private(path)
         {

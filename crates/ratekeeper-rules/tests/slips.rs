@@ -385,3 +385,21 @@ fn an_override_of_the_tenants_own_entry_is_told_unless_a_rule_has_it_twice() {
         assert_eq!(warnings(&[&fine]), [""; 0], "{fine}");
     }
 }
+
+#[test]
+fn leases_that_a_limit_is_too_small_for_are_told() {
+    let leased = |limit: u32| {
+        format!(
+            "domain: d\ndescriptors:\n- key: a\n  consistency: leased\n  rate_limit: {{ window: 1m, limit: {limit}, \
+             algorithm: fixed_window }}\n"
+        )
+    };
+    assert_eq!(
+        warnings(&[&leased(63)]),
+        [
+            "0.yaml:5:17: `consistency: leased` changes nothing here: limits below 64 are counted exactly | write \
+             `consistency: exact`"
+        ]
+    );
+    assert_eq!(warnings(&[&leased(64)]), [""; 0]);
+}

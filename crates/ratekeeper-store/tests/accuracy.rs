@@ -52,10 +52,12 @@ fn the_adversary_gets_all_that_is_promised() {
 #[test]
 fn no_arrivals_get_more_than_promised_and_none_below_the_limit_is_denied() {
     for form in Form::ALL {
+        let mut played = 0;
         for quota in [1, 5, 22, 23, 24, 100] {
             let Some(mut counters) = Counters::new(form, quota, WINDOW) else {
                 continue;
             };
+            played += 1;
             let most = form.most_in_a_window(quota).unwrap_or(u64::MAX);
             for arrivals in Arrivals::ALL {
                 let tally = arrivals.play(&mut counters, 1, 8);
@@ -67,5 +69,6 @@ fn no_arrivals_get_more_than_promised_and_none_below_the_limit_is_denied() {
                 assert_eq!(tally.denied_below, 0, "{form:?}, {arrivals:?}: {quota}");
             }
         }
+        assert!(played >= 4, "{form:?} bears {played} of six quotas");
     }
 }

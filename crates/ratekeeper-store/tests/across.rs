@@ -176,7 +176,8 @@ fn wait<F: Future + Unpin>(mut future: F) -> F::Output {
 }
 
 mod near {
-    ratekeeper_testkit::conformance!(|| super::Spread::new(4, false));
+    // As far ones, but for who waits.
+    ratekeeper_testkit::conformance!(histories: 50; || super::Spread::new(4, false));
 }
 
 mod far {

@@ -38,10 +38,15 @@ use std::thread::{self, Thread};
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, MAX_LOG, Micros, Mode, Outcome, Timestamp};
 use ratekeeper_store::{Answer, CounterKey, Request, Step, StepOutcome, Store, Verdicts};
 
-/// Generates the conformance tests for the store that the closure makes.
+/// Random histories that a store is asked in a test, where it says nothing else.
+pub const HISTORIES: u32 = 150;
+
+/// Generates the conformance tests for the store that the closure makes. With `histories: 30;` before it random histories
+/// are so many instead of [`HISTORIES`](crate::conformance::HISTORIES): for a store that differs from a tested one only in
+/// its routing.
 #[macro_export]
 macro_rules! conformance {
-    ($make:expr) => {
+    (histories: $histories:expr; $make:expr) => {
         $crate::conformance!(
             $make;
             limits: admits_exactly_its_limit,
@@ -55,7 +60,6 @@ macro_rules! conformance {
             limits: nothing_is_forgotten_early,
             limits: a_strict_limit_never_exceeds_its_quota,
             limits: a_queue_is_no_longer_than_callers_wait,
-            rollout: two_limits_admit_no_more_than_the_larger,
             requests: a_denied_request_consumes_nothing,
             requests: a_repeated_counter_sees_the_earlier_take,
             requests: shadow_steps_count_and_never_deny,
@@ -95,8 +99,20 @@ macro_rules! conformance {
             once: giving_back_is_remembered_in_any_case,
             once: copies_that_arrive_together_are_one,
             once: hits_come_back_while_they_count,
-            histories: equals_the_pure_steps,
         );
+
+        #[test]
+        fn two_limits_admit_no_more_than_the_larger() {
+            $crate::conformance::rollout::two_limits_admit_no_more_than_the_larger($make, $histories);
+        }
+
+        #[test]
+        fn equals_the_pure_steps() {
+            $crate::conformance::histories::equals_the_pure_steps($make, $histories);
+        }
+    };
+    ($make:expr) => {
+        $crate::conformance!(histories: $crate::conformance::HISTORIES; $make);
     };
     ($make:expr; $($group:ident: $case:ident,)*) => {
         $(

@@ -48,6 +48,9 @@ const LAST_WORDS_WAIT: Duration = Duration::from_secs(10);
 /// The most of a program's output to keep: its end, in bytes.
 const OUTPUT_BYTES_MAX: usize = 256 << 10;
 
+/// The words by which a program in Rust tells of a panic.
+const PANICKED: &[u8] = b"panicked at";
+
 /// Waits until `condition` is true.
 ///
 /// # Panics
@@ -89,6 +92,7 @@ struct Output {
     is_cut: bool,
     /// Line ends in all of the output.
     lines: u64,
+    has_panicked: bool,
 }
 
 impl Process {
@@ -191,6 +195,12 @@ impl Process {
     #[must_use]
     pub fn lines(&self) -> u64 {
         self.output.lock().lines
+    }
+
+    /// Returns true if it has told of a panic, in any part of its output, as programs in Rust do.
+    #[must_use]
+    pub fn has_panicked(&self) -> bool {
+        self.output.lock().has_panicked
     }
 
     /// Waits until `condition` is true.
@@ -395,7 +405,12 @@ fn keep(mut reader: impl Read, output: &Mutex<Output>) {
         let mut output = output.lock();
         let read = piece.get(..read).unwrap_or_default();
         output.lines += read.iter().filter(|byte| **byte == b'\n').count() as u64;
+        // The words may have come in two pieces.
+        let looked_at = output.end.len().saturating_sub(PANICKED.len());
         output.end.extend_from_slice(read);
+        let new = output.end.get(looked_at..).unwrap_or_default();
+        let has_panicked = new.windows(PANICKED.len()).any(|words| words == PANICKED);
+        output.has_panicked |= has_panicked;
         if output.end.len() > OUTPUT_BYTES_MAX {
             output.is_cut = true;
             let surplus = output.end.len() - OUTPUT_BYTES_MAX / 2;

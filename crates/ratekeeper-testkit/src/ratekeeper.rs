@@ -229,7 +229,8 @@ impl Setup {
     }
 }
 
-/// A running service or gateway; killed when it is dropped.
+/// A running service or gateway; killed when it is dropped. A panic in it fails the test, since callers may have seen no more
+/// of it than a closed connection.
 #[derive(Debug)]
 pub struct Ratekeeper {
     setup: Setup,
@@ -254,9 +255,14 @@ impl Ratekeeper {
     /// Ends it as operators do, and starts it again on the same ports.
     pub fn restart(&mut self) {
         self.process.terminate();
+        self.assert_calm();
         self.process = self
             .setup
             .launch(self.folder(), [self.port, self.admin, self.grpc]);
+    }
+
+    fn assert_calm(&self) {
+        assert!(!self.process.has_panicked(), "{}", self.log());
     }
 
     /// Ends it as operators do.
@@ -282,11 +288,21 @@ impl Ratekeeper {
         answer.is_some_and(|answer| answer.status == 200)
     }
 
-    /// The value of a metric's series, written as in the text up to the space before it; 0 while it is not there.
+    /// The value of a metric's series, written as in the text up to the space before it.
+    ///
+    /// # Panics
+    /// If it is not there.
     #[must_use]
     pub fn metric(&self, series: &str) -> u64 {
-        let value = |line: &str| line.strip_prefix(series)?.trim().parse().ok();
-        self.metrics().lines().find_map(value).unwrap_or(0)
+        let metrics = self.metrics();
+        let value = value_of(&metrics, series);
+        value.unwrap_or_else(|| panic!("{series} is not among {metrics}"))
+    }
+
+    /// The same, and 0 while it is not there.
+    #[must_use]
+    pub fn metric_or_zero(&self, series: &str) -> u64 {
+        value_of(&self.metrics(), series).unwrap_or(0)
     }
 
     /// The text of all metrics; empty while it does not answer.
@@ -344,5 +360,18 @@ impl Ratekeeper {
         let lines = lines.filter(|line| words.iter().all(|word| line.contains(word)));
         let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
         values.sum()
+    }
+}
+
+fn value_of(metrics: &str, series: &str) -> Option<u64> {
+    let value = |line: &str| line.strip_prefix(series)?.trim().parse().ok();
+    metrics.lines().find_map(value)
+}
+
+impl Drop for Ratekeeper {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            self.assert_calm();
+        }
     }
 }

@@ -152,6 +152,7 @@ fn late_answers_that_are_invented() {
             Fault::LateIsCarriedOutTwice,
             Fault::LateTimesOutAgain,
             Fault::LateIsNotTold,
+            Fault::LateIsLost,
         ],
     );
 }

@@ -92,6 +92,7 @@ fn requests(program: &Path) -> Result<Row> {
         let took = service.process.processor_time() - before;
         row.most(&format!("processor time of {what} at {path}"), took, EACH);
     }
+    row.bound(service.serves("/"), "it serves no more");
     row.measure(&service.process);
     row.most("KiB", row.peak_kib, 256 << 10);
     Ok(row)

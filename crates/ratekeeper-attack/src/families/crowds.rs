@@ -151,7 +151,7 @@ fn crowd(program: &Path, plan: &Plan, kind: &Kind) -> Result<Row> {
         peers.iter_mut().for_each(kind.keep);
         let left = match kind.requests {
             0 => peers.iter().filter(|peer| !is_closed(peer)).count() as u64,
-            _ => gateway.metric(CONNECTIONS).saturating_sub(KEPT),
+            _ => gateway.metric_or_zero(CONNECTIONS).saturating_sub(KEPT),
         };
         most = left.max(most);
         files = gateway.process.open_files().max(files);

@@ -114,6 +114,7 @@ fn flood(program: &Path, plan: &Plan, name: &str, frame: Frame) -> Result<Row> {
     let before = gateway.process.resident_kib();
     let mut client = connect(gateway.port);
     client.write_all(&opening(None))?;
+    row.bound(is_listened_to(&mut client), "no answer to the first PING");
     let count = FRAMES / plan.divisor;
     let (mut sent, mut longest) = (0, Duration::ZERO);
     while sent < count {
@@ -137,6 +138,22 @@ fn flood(program: &Path, plan: &Plan, name: &str, frame: Frame) -> Result<Row> {
     row.most("lines of log", lines, LINES);
     row.most("an honest client waited", longest, HONEST);
     Ok(row)
+}
+
+/// Sends a PING, and waits until it is answered: what follows is read as frames, and not refused for its preface.
+fn is_listened_to(client: &mut TcpStream) -> bool {
+    let answer = frame(PING, ACK, 0, b"listens?");
+    if client.write_all(&frame(PING, 0, 0, b"listens?")).is_err() {
+        return false;
+    }
+    let (mut said, mut piece) = (Vec::new(), [0; 4 << 10]);
+    while !said.windows(answer.len()).any(|it| it == answer) {
+        match client.read(&mut piece) {
+            Ok(read @ 1..) => said.extend_from_slice(piece.get(..read).unwrap_or_default()),
+            _ => return false,
+        }
+    }
+    true
 }
 
 /// Sends all of `bytes`, and throws away what comes meanwhile. False once the other side has closed the connection.

@@ -143,8 +143,9 @@ fn take(gateway: &Target, address: &str, key: &str) -> Option<TcpStream> {
     if first.is_none_or(|first| first.status != 200) {
         return None;
     }
-    let decided =
-        |what: &str| gateway.metric(&format!("ratelimit_gateway_held_total{{what=\"{what}\"}} "));
+    let decided = |what: &str| {
+        gateway.metric_or_zero(&format!("ratelimit_gateway_held_total{{what=\"{what}\"}} "))
+    };
     let (waited, denied) = (decided("waited"), decided("denied"));
     let mut stream = connect(gateway.port);
     stream.write_all(request("keep-alive").as_bytes()).ok()?;

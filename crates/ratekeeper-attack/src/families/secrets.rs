@@ -117,7 +117,10 @@ pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
         read().lines().count() >= REQUESTS.len()
     });
     places.push(("gateway, access log".to_owned(), read()));
+    // Of a secret that is searched for, a place has at most its end: the access log has that of the keys that are known.
+    row.bound(read().contains("der1"), "the access log names no caller");
     for (place, text) in &places {
+        row.bound(!text.is_empty(), format!("nothing is in: {place}"));
         // The rules are shown whole to operators, whose file they are.
         let is_shown = |secret: &str| place.ends_with("/rlconfig") && secret == "kePlantedRule6";
         for (secret, what) in SECRETS {

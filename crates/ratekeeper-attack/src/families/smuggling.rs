@@ -7,7 +7,7 @@ mod list;
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use ratekeeper_testkit::http1::say;
 use ratekeeper_testkit::recorder::{Asked, Recorder, ok};
 
@@ -30,6 +30,11 @@ pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
     });
     let gateway = front(program, &recorder.url());
     let mut row = Row::new("HTTP/1 smuggling, gateway");
+    // A gateway that refuses everybody would pass.
+    send(&gateway, "");
+    let asked = recorder.asked();
+    let is_seen = asked.len() == 2 && asked.iter().filter(|asked| is_secret(asked)).count() == 1;
+    row.bound(is_seen, format!("plain requests arrive as {asked:?}"));
     for request in list::requests() {
         row.count(
             recorded(&gateway, &recorder, &request),
@@ -42,10 +47,13 @@ pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
         let app = App::start(kind)?;
         let gateway = front(program, &app.url());
         let mut row = Row::new(format!("HTTP/1 smuggling, gateway and {}", kind.name()));
-        let mut seen = secrets(&app);
+        let before = secrets(&app)?;
+        say(app.port, format!("{SMUGGLED}{LAST}"));
+        let mut seen = secrets(&app)?;
+        row.is("plain requests for the secret", seen - before, 1);
         for request in list::requests() {
             let said = send(&gateway, &request);
-            let now = secrets(&app);
+            let now = secrets(&app)?;
             let asked = now - std::mem::replace(&mut seen, now);
             row.count(fate(&said, asked), format!("{request:?}"));
         }
@@ -123,13 +131,15 @@ fn is_plain(asked: &Asked) -> bool {
 }
 
 /// The number of requests for `/secret` that the application has had.
-fn secrets(app: &App) -> usize {
+///
+/// # Errors
+/// It does not tell: then nothing would be seen to pass.
+fn secrets(app: &App) -> Result<usize> {
     let told = say(
         app.port,
         "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
     );
     let count = told.lines().find_map(|line| line.strip_prefix("secrets="));
-    count
-        .and_then(|count| count.trim().parse().ok())
-        .unwrap_or(0)
+    let count = count.and_then(|count| count.trim().parse().ok());
+    count.with_context(|| format!("the application does not tell how often it was asked: {told}"))
 }

@@ -21,8 +21,9 @@ descriptors:
 /// Room for some thousand counters.
 const SETTINGS: &str = "memory_limit: 1MiB\n";
 
-/// Made-up keys, many times what there is room for.
+/// Made-up keys, many times what there is room for: more than twice as many in each form.
 const KEYS: u32 = 200_000;
+const KEYS_MIN: u32 = 40_000;
 
 /// Keys that come when the table is full, each of them this often.
 const NEW: u32 = 300;
@@ -31,11 +32,12 @@ const TIMES: u32 = 4;
 /// Checks in one request.
 const BATCH: u32 = 500;
 
-pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
+pub(crate) fn attack(program: &Path, plan: &Plan) -> Result<Vec<Row>> {
     let service = Setup::serve(program).start_with(RULES, SETTINGS);
     let before = service.process.allocated_kib();
     let mut row = Row::new("a table full of denials, service");
-    for first in (0..KEYS).step_by(BATCH as usize) {
+    let keys = (KEYS / plan.divisor).max(KEYS_MIN);
+    for first in (0..keys).step_by(BATCH as usize) {
         // Twice each, so that every counter denies.
         for _ in 0..2 {
             let names = (first..first + BATCH).map(|number| format!("made-up-{number}"));

@@ -57,7 +57,7 @@ impl Node {
             let (status, body) = (answer.status, answer.body);
             ensure!(status == 200, "the import was refused: {status} {body}");
         }
-        let known = self.0.metric("ratelimit_quota_tenants ");
+        let known = self.0.metric_or_zero("ratelimit_quota_tenants ");
         ensure!(
             known == u64::from(tenants),
             "the node knows {known} tenants after the import"

@@ -20,7 +20,7 @@ use crate::node::Settings;
 use crate::row::Row;
 use crate::rules::{self, AMPLE, PERMITS, Rule};
 use crate::verdict::{self, Readiness, Span};
-use goals::{back, unspared};
+use goals::{back, has_not_met, overpaid, unpaid, unspared, unused};
 use ratekeeper_testkit::process::within;
 use ratekeeper_testkit::ratekeeper::Ratekeeper;
 use signals::{is_seen_open, is_told, is_too_many, still};
@@ -35,6 +35,10 @@ const CLEAN_MAX: Duration = Duration::from_secs(15);
 
 /// The time that nodes may take for what has no goal, on machines that are slow and busy.
 const SLOW_MAX: Duration = Duration::from_secs(60);
+
+/// The time in which callers get the answers to their last requests, and settle them.
+const STOP_MAX: Duration = Duration::from_secs(60);
+
 /// The goals.
 const BACK_MAX: Duration = Duration::from_secs(1);
 const FROZEN_MAX: Duration = Duration::from_millis(2_500);
@@ -92,7 +96,7 @@ impl Campaign<'_> {
         }
         std::thread::sleep(self.plan.after);
         if let Some(load) = load {
-            load.stop(self.runtime, Duration::from_secs(60));
+            load.stop(self.runtime, &ledger, STOP_MAX);
         }
         let watched = ledger.now().saturating_sub(span.struck);
         let lines = lines(&stage).saturating_sub(before);
@@ -100,6 +104,7 @@ impl Campaign<'_> {
         if fault.answers_late {
             self.until_given_back(&stage, &mut evidence)?;
         }
+        self.until_paid(fault, &stage, &mut evidence)?;
         let row = self.row(fault, &ledger, &evidence);
         Ok((row, evidence.logs))
     }
@@ -201,6 +206,24 @@ impl Campaign<'_> {
         Ok(())
     }
 
+    /// Waits until what nodes owe is charged, or that takes too long, and reads charges and nodes again.
+    fn until_paid<S>(
+        &self,
+        fault: &Fault<S>,
+        stage: &Stage,
+        evidence: &mut Evidence,
+    ) -> Result<()> {
+        let end = Instant::now() + CLEAN_MAX;
+        while unpaid(fault, evidence).is_some() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(200));
+            evidence.charged = self.charged(stage, &evidence.entries)?;
+            let looks = stage.looks.as_ref();
+            let latest = looks.and_then(|looks| looks.latest(NODES, Duration::ZERO));
+            evidence.last = latest.or_else(|| evidence.last.take());
+        }
+        Ok(())
+    }
+
     /// The hits that Redis has charged to each key of an ample limit.
     fn charged(&self, stage: &Stage, entries: &[Entry]) -> Result<Vec<(Key, u64)>> {
         let keys: BTreeSet<&Key> = entries
@@ -249,6 +272,7 @@ impl Campaign<'_> {
                 true => 0,
                 false => settled.held_max.saturating_sub(PERMITS),
             },
+            permits_held: settled.held_max,
             charged_denied: charged_denied(evidence),
             charged_twice: verdict::charged_twice(entries, &charged_to(evidence, Rule::Spend))
                 + tokens.saturating_sub(settled.spent),
@@ -340,7 +364,21 @@ impl Campaign<'_> {
         if frozen > FROZEN_MAX {
             missed.push(format!("a window froze for {:.1} s", frozen.as_secs_f64()));
         }
-        missed.extend(unspared(fault.spares, evidence));
+        if let Some(hits) = unpaid(fault, evidence) {
+            missed.push(format!("{hits} hits were never charged"));
+        }
+        if let Some(hits) = overpaid(fault, evidence, row.charged_twice) {
+            missed.push(format!("{hits} hits were charged twice, and nobody tells"));
+        }
+        missed.extend(unspared(fault.spares, evidence, self.plan.is_timed));
+        missed.extend(
+            unused(fault, evidence, row.permits_held)
+                .into_iter()
+                .map(str::to_owned),
+        );
+        if has_not_met(fault.spares, row.synced, self.plan.is_timed) {
+            missed.push("nodes did not know of each other in time".to_owned());
+        }
         missed
     }
 }

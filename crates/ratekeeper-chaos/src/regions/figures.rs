@@ -110,6 +110,15 @@ impl Figures {
         if bounded.asked == 0 {
             self.missed.push("nothing was asked".to_owned());
         }
+        if scenario.is_above_the_limit() && bounded.possible == bounded.asked {
+            let what = "no window was asked for more than the limit";
+            self.missed.push(what.to_owned());
+        }
+        if bounded.admitted * 2 <= bounded.possible {
+            let (admitted, possible) = (bounded.admitted, bounded.possible);
+            self.missed
+                .push(format!("only {admitted} of {possible} were admitted"));
+        }
         if let Some(error) = &answers.error {
             let errors = answers.errors;
             self.missed
@@ -194,6 +203,7 @@ pub(super) fn name(region: usize) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use super::super::scenario::SCENARIOS;
     use super::*;
 
     fn answer(region: usize, done: u64, window: u64, is_allowed: bool) -> Answer {
@@ -206,6 +216,46 @@ mod tests {
             is_allowed,
             is_degraded: false,
         }
+    }
+
+    /// The goals that a scenario misses in which so much is asked for in each of three windows, and so much passes.
+    fn missed(asked: u64, admitted: u64) -> Vec<String> {
+        let limit = RegionPlan::TEST.limit;
+        let windows = 10..13 + WARM_UP;
+        let answers = windows.flat_map(|window| {
+            (0..asked).map(move |number| answer(1, number, window, number < admitted))
+        });
+        let answers: Vec<Answer> = answers.collect();
+        let of_way: Vec<&Answer> = answers.iter().collect();
+        let counts = counts(&of_way, limit);
+        let sums = BTreeMap::from([(Way::Bounded, summed(&of_way, &counts, limit))]);
+        let mut figures = Figures {
+            limit,
+            windows: BTreeMap::new(),
+            sums,
+            unexplained: 0,
+            link: Link {
+                borrowed_max: 1,
+                ..Link::default()
+            },
+            missed: Vec::new(),
+            logs: Vec::new(),
+        };
+        let above = SCENARIOS.iter().find(|it| it.is_above_the_limit());
+        let above = above.expect("some ask for more");
+        figures.miss(&RegionPlan::TEST, above, &Answers::default());
+        figures.missed
+    }
+
+    #[test]
+    fn a_scenario_that_never_reaches_its_limit_proves_nothing() {
+        let limit = RegionPlan::TEST.limit;
+        let never = missed(limit, limit);
+        assert_eq!(never, ["no window was asked for more than the limit"]);
+        let denies = missed(2 * limit, 1);
+        let told = format!("only 3 of {} were admitted", 3 * limit);
+        assert_eq!(denies, [told]);
+        assert_eq!(missed(2 * limit, limit), [""; 0]);
     }
 
     #[test]

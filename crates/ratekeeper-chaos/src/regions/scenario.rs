@@ -99,9 +99,13 @@ pub(super) struct Scenario {
     pub(super) plot: Option<&'static str>,
 }
 
+/// Nine tenths of what is asked for by one region: less than the limit in all, and more.
+const BELOW: Traffic = Traffic::Still([0.04, 0.72, 0.04]);
+const ABOVE: Traffic = Traffic::Still([0.075, 1.35, 0.075]);
+
 const SCENARIO: Scenario = Scenario {
     name: "",
-    traffic: Traffic::Still([0.04, 0.72, 0.04]),
+    traffic: BELOW,
     event: Event::Nothing,
     clocks: [0; 3],
     is_quiet: false,
@@ -110,7 +114,7 @@ const SCENARIO: Scenario = Scenario {
 };
 
 /// All of them.
-pub(super) static SCENARIOS: [Scenario; 8] = [
+pub(super) static SCENARIOS: [Scenario; 11] = [
     Scenario {
         name: "even, 0.5 of the limit",
         traffic: Traffic::Still([0.5 / 3.0; 3]),
@@ -124,7 +128,7 @@ pub(super) static SCENARIOS: [Scenario; 8] = [
     },
     Scenario {
         name: "90/5/5, 1.5 of the limit",
-        traffic: Traffic::Still([0.075, 1.35, 0.075]),
+        traffic: ABOVE,
         ..SCENARIO
     },
     Scenario {
@@ -141,8 +145,14 @@ pub(super) static SCENARIOS: [Scenario; 8] = [
     Scenario {
         name: "the busy region cut off",
         event: Event::Partition(1),
-        is_tested: true,
         plot: Some("regions-partition.svg"),
+        ..SCENARIO
+    },
+    Scenario {
+        name: "the busy region cut off, 1.5 of the limit",
+        traffic: ABOVE,
+        event: Event::Partition(1),
+        is_tested: true,
         ..SCENARIO
     },
     Scenario {
@@ -151,7 +161,20 @@ pub(super) static SCENARIOS: [Scenario; 8] = [
         ..SCENARIO
     },
     Scenario {
+        name: "a region dies, 1.5 of the limit",
+        traffic: ABOVE,
+        event: Event::Death(2),
+        ..SCENARIO
+    },
+    Scenario {
         name: "failover, clocks 1 s apart",
+        event: Event::Failover(1),
+        clocks: [1, 0, -1],
+        ..SCENARIO
+    },
+    Scenario {
+        name: "failover, clocks 1 s apart, 1.5 of the limit",
+        traffic: ABOVE,
         event: Event::Failover(1),
         clocks: [1, 0, -1],
         ..SCENARIO
@@ -167,6 +190,12 @@ pub(super) struct Events {
 }
 
 impl Scenario {
+    /// Returns true if all regions together ask for more than the limit at some time. Elsewhere nothing can exceed it.
+    pub(super) fn is_above_the_limit(&self) -> bool {
+        let all = |percent: i32| self.traffic.at(f64::from(percent) / 100.0);
+        (0..100).any(|percent| all(percent).iter().sum::<f64>() > 1.0)
+    }
+
     /// Lets the time of the plan pass, and what happens in it happen.
     pub(super) fn go_through(
         &self,
@@ -201,5 +230,31 @@ impl Scenario {
             struck,
             healed,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::discriminant;
+
+    use super::*;
+
+    /// Where less is asked for than the limit, a build that admits everything exceeds nothing.
+    #[test]
+    fn each_event_happens_above_the_limit_too() {
+        let mut kinds: Vec<(Event, bool)> = Vec::new();
+        for scenario in &SCENARIOS {
+            let is_above = scenario.is_above_the_limit();
+            let of_kind = |(event, _): &&mut (Event, bool)| {
+                discriminant(event) == discriminant(&scenario.event)
+            };
+            match kinds.iter_mut().find(of_kind) {
+                Some((_, found)) => *found |= is_above,
+                None => kinds.push((scenario.event, is_above)),
+            }
+        }
+        assert!(kinds.iter().all(|(_, is_above)| *is_above), "{kinds:?}");
+        let mut tested = SCENARIOS.iter().filter(|it| it.is_tested);
+        assert!(tested.any(Scenario::is_above_the_limit));
     }
 }

@@ -49,8 +49,9 @@ pub(super) fn judge(
     if link.borrowed_max > 0 && !is_lent {
         lies.push("borrowed of no one, by the metrics".to_owned());
     }
-    let failopen = during().map(|look| look.failopen).max().unwrap_or(0);
-    if (failopen > 0) != (degraded > 0) {
+    // A node that died was last looked at before its last answers.
+    let failopen = failopen(looks);
+    if (failopen > 0) != (degraded > 0) || failopen < degraded / 2 {
         lies.push(format!(
             "{degraded} answers of failure modes, {failopen} by the metric"
         ));
@@ -65,7 +66,7 @@ pub(super) fn judge(
             let healed = events.began + events.healed;
             lies.extend(untold((looks, logs), region, (struck, healed)));
             link.back = back(looks, healed);
-            if link.back.is_none() && !plan.is_test {
+            if link.back.is_none() {
                 lies.push("links that did not come back".to_owned());
             }
         }
@@ -75,6 +76,15 @@ pub(super) fn judge(
         }
     }
     (link, lies)
+}
+
+/// The answers of failure modes that all nodes told, each by its last look.
+fn failopen(looks: &[Look]) -> u64 {
+    let mut nodes = BTreeMap::new();
+    for look in looks {
+        nodes.insert(look.node, look.failopen);
+    }
+    nodes.values().sum()
 }
 
 /// The nodes that did not tell of a region that was away meanwhile: in readiness, in metrics, in the log.
@@ -95,6 +105,9 @@ fn untold(
             let looks = looks.iter().filter(move |look| look.node == node);
             looks.filter(move |look| (after..end).contains(&look.at))
         };
+        if late().next().is_none() {
+            untold.push(format!("a node of {name} was not looked at"));
+        }
         let tells = |look: &Look| look.faults.iter().any(|fault| fault.contains(&text));
         if late().any(|look| !tells(look)) {
             untold.push(format!("readyz of {name} does not tell of {}", NAMES[away]));

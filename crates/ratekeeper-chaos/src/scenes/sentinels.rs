@@ -6,7 +6,7 @@ use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::{Client, PRIMARY, Sentinels};
 
 use super::is_primary;
-use crate::fault::{Counters, Fault, Scene, Start};
+use crate::fault::{Counters, Fault, Scene, Spares, Start};
 
 /// The time that a primary has to be gone before another server takes over.
 const GONE: Duration = Duration::from_secs(2);
@@ -104,6 +104,7 @@ pub(crate) static FAULTS: &[Fault<Watched>] = &[
         // On request alone: a busy machine takes longer to answer than a lost primary is waited for.
         scene: || Watched(Sentinels::with_down_after(Duration::from_secs(3_600))),
         strike: |scene, _| scene.replace(),
+        spares: Spares::Everything,
         is_tested: true,
         ..FAULT
     },
@@ -128,6 +129,7 @@ pub(crate) static FAULTS: &[Fault<Watched>] = &[
     },
     Fault {
         name: "sentinels: all of them killed, the primary serving",
+        spares: Spares::Everything,
         counters: Counters::Kept,
         begin: |scene| {
             for sentinel in scene.0.sentinels() {

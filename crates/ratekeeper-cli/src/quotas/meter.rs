@@ -19,6 +19,10 @@ const LAST_MAX: Duration = Duration::from_secs(5);
 /// The time after which a last write that failed is tried again.
 const LAST_AGAIN: Duration = Duration::from_millis(100);
 
+/// The warning of a last write that failed.
+const LAST_LOST: &str =
+    "the last usage for billing was not saved: the quota database does not answer";
+
 /// The writes after which old rows are looked for again: about an hour's.
 const FORGETS_EVERY: u32 = 360;
 
@@ -46,7 +50,7 @@ impl Writer {
     /// Writes one last time.
     pub(super) async fn finish(self) {
         if timeout(LAST_MAX, self.0.finish()).await.is_err() {
-            warn!("the last usage for billing was not saved: the quota database does not answer");
+            warn!("{LAST_LOST}");
         }
     }
 }
@@ -61,6 +65,8 @@ async fn keep_writing(
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut is_failing, mut last) = (false, false);
+    // Of the write before the last one.
+    let mut was_failing = false;
     let mut forgetting = Forgetting::default();
     loop {
         if !last {
@@ -68,6 +74,7 @@ async fn keep_writing(
                 _ = ticks.tick() => false,
                 _ = stopped.changed() => true,
             };
+            was_failing = is_failing;
         }
         clock.reanchor();
         let now = clock.now();
@@ -76,6 +83,11 @@ async fn keep_writing(
                 info!("usage for billing is saved again")
             }
             Ok(()) => {}
+            // It has not answered for a while, and nobody is there: no use to wait for it at the end.
+            Err(error) if last && was_failing && error.is_refusal() => {
+                warn!("{LAST_LOST}");
+                return;
+            }
             Err(error) => {
                 if !std::mem::replace(&mut is_failing, true) {
                     warn!(%error, "usage for billing cannot be saved; the last five minutes, and three hours of totals, are kept");

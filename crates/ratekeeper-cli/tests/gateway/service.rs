@@ -49,13 +49,6 @@ fn statuses(gateway: &Gateway, key: &str, count: usize) -> Vec<u16> {
         .collect()
 }
 
-fn metric(gateway: &Gateway, name: &str) -> u64 {
-    let metrics = gateway.told("/metrics");
-    let line = metrics.lines().find_map(|line| line.strip_prefix(name));
-    line.and_then(|count| count.trim().parse().ok())
-        .unwrap_or_else(|| panic!("{name} is not among {metrics}"))
-}
-
 #[test]
 fn two_gateways_share_the_limits_of_their_service() {
     let service = Service::new();
@@ -79,7 +72,7 @@ fn two_gateways_share_the_limits_of_their_service() {
     assert_eq!(denied.status, 429);
     assert!(denied.header("retry-after").is_some(), "{denied:?}");
     assert_eq!(upstream.asked().len(), 3, "what is denied goes no further");
-    assert_eq!(metric(&first, "ratelimit_gateway_service_calls_total "), 2);
+    assert_eq!(first.metric("ratelimit_gateway_service_calls_total "), 2);
     assert!(first.told("/readyz").starts_with("HTTP/1.1 200"));
 }
 
@@ -107,20 +100,20 @@ fn without_its_service_a_gateway_does_what_it_was_told_to() {
             "{mode}: asked"
         );
         let fallbacks = format!("ratelimit_gateway_service_fallbacks_total{{mode=\"{mode}\"}} ");
-        assert_eq!(metric(&gateway, &fallbacks), 0, "{mode}");
+        assert_eq!(gateway.metric(&fallbacks), 0, "{mode}");
 
         running.kill();
         assert_eq!(statuses(&gateway, "few", 5), without, "{mode}: away");
-        assert_eq!(metric(&gateway, &fallbacks), 5, "{mode}");
+        assert_eq!(gateway.metric(&fallbacks), 5, "{mode}");
         let degraded = r#"ratelimit_gateway_held_total{what="degraded"} "#;
-        assert_eq!(metric(&gateway, degraded), 5, "{mode}");
+        assert_eq!(gateway.metric(degraded), 5, "{mode}");
         gateway.tells("/readyz", "gives no answer");
 
         let _again = service.start();
         eventually("the service is asked again", || {
-            let before = metric(&gateway, &fallbacks);
+            let before = gateway.metric(&fallbacks);
             statuses(&gateway, "other", 1);
-            metric(&gateway, &fallbacks) == before
+            gateway.metric(&fallbacks) == before
         });
         // Its counters were in memory, and start over.
         assert_eq!(
@@ -185,7 +178,7 @@ slas:
     assert_eq!(get(&second, "/v1/organizations/A/product/7"), 429);
     assert_eq!(get(&second, "/v1/organizations/B/product/7"), 200);
     assert_eq!(get(&second, "/elsewhere"), 200);
-    assert_eq!(metric(&second, "ratelimit_gateway_service_calls_total "), 3);
+    assert_eq!(second.metric("ratelimit_gateway_service_calls_total "), 3);
 }
 
 #[test]
@@ -206,7 +199,7 @@ fn a_client_cannot_make_its_limits_go_away_by_what_it_sends() {
         let asked = [0; 4].map(|_| gateway.get("/", &["X-Api-Key: few", &long]).status);
         assert_eq!(asked, [200, 200, 200, 429]);
         let fallbacks = r#"ratelimit_gateway_service_fallbacks_total{mode="allow"} "#;
-        assert_eq!(metric(&gateway, fallbacks), 0);
+        assert_eq!(gateway.metric(fallbacks), 0);
         drop(running);
     }
 }

@@ -206,7 +206,7 @@ fn budgets_hold_over_four_nodes_and_64_streams_at_once() {
     assert_eq!(gateway.ask("ada", "large"), 200);
     assert_eq!(gateway.ask("bob", "small"), 200);
     for node in &gateway.nodes {
-        let decided = node.metric(
+        let decided = node.metric_or_zero(
             r#"ratelimit_decisions_total{domain="llm",rule="llm.user.per_request",decision="allow"}"#,
         );
         assert!(decided > 0, "each node decides");

@@ -10,6 +10,7 @@ mod many;
 mod migrations;
 mod model;
 mod records;
+mod refused;
 mod support;
 mod texts;
 mod tokens;

@@ -42,7 +42,7 @@ const COUNTED: Counted = Counted {
 /// A counter of the region eu.
 struct Region {
     client: Client,
-    script: Script,
+    script: &'static Script,
     names: KeyName,
     counter: LoanCounter,
     regions: Arc<Regions>,

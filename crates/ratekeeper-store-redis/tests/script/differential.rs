@@ -245,7 +245,7 @@ fn charge(limit: &Limit, state: &mut State, hits: i64, at: &Moment) {
 
 struct Redis {
     client: Client,
-    script: Script,
+    script: &'static Script,
 }
 
 impl Redis {

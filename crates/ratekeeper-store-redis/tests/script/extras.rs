@@ -5,12 +5,12 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
 use ratekeeper_store::{
-    Answer, Charge, CounterKey, Extra, MemoryConfig, MemoryStore, Once, Permit, PermitAct, Request,
-    Step, Store, Until,
+    Charge, CounterKey, Extra, MemoryConfig, MemoryStore, Once, Permit, PermitAct, Request, Step,
+    Until,
 };
 use ratekeeper_testkit::redis::Server;
 
-use crate::timed_store::TimedStore;
+use crate::timed_store::{Queue, TimedStore};
 
 /// Different requests of a history.
 const REQUESTS: usize = 8;
@@ -71,6 +71,7 @@ fn extras_are_the_same_as_in_memory() {
     let result = TestRunner::new(config).run(&history, |(requests, turns)| {
         let told = TimedStore::new(&server);
         let memory = MemoryStore::new(MemoryConfig::default()).expect("there is memory");
+        let (mut queue, mut expected) = (Queue::default(), Vec::new());
         let mut now = START;
         for (gap, number) in turns {
             now = now.after(Micros::from_millis(gap));
@@ -81,8 +82,11 @@ fn extras_are_the_same_as_in_memory() {
                 extra: Some(&extra),
                 ..Request::new(&steps, Mode::default(), now)
             };
-            let Answer::Decided(found) = told.decide(&request);
-            prop_assert_eq!(found, memory.decide_now(&request), "{:?}", drawn);
+            told.queue(&request, &mut queue);
+            expected.push((memory.decide_now(&request), number));
+        }
+        for (found, (expected, number)) in told.answers(queue).into_iter().zip(expected) {
+            prop_assert_eq!(found, expected, "{:?}", &requests[number]);
         }
         Ok(())
     });

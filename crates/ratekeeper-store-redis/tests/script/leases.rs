@@ -257,7 +257,7 @@ fn drawn(algorithm: Algorithm, back: f64) -> Vec<Lane> {
 
 struct Redis {
     client: Client,
-    script: Script,
+    script: &'static Script,
 }
 
 impl Redis {

@@ -55,7 +55,7 @@ pub(crate) fn first_lease(counter: &LoanCounter, target: u64) -> LeaseCall {
 /// A counter of a region that owns a third of a limit, and its loans.
 struct Region {
     client: Client,
-    script: Script,
+    script: &'static Script,
     names: KeyName,
     counter: LoanCounter,
     now: Timestamp,

@@ -32,7 +32,7 @@ end}, {__index = string})
 /// A full log of single hits, in the server and in core.
 struct Log {
     client: Client,
-    script: Script,
+    script: &'static Script,
     names: KeyName,
     key: Vec<u8>,
     limit: Limit,

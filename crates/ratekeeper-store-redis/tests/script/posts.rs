@@ -112,7 +112,7 @@ impl Model {
 
 struct Redis {
     client: Client,
-    script: Script,
+    script: &'static Script,
     names: KeyName,
 }
 

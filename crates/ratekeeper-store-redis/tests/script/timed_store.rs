@@ -1,7 +1,7 @@
 //! A store that is told the time: one connection, one call for each request.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex};
 
 use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_store::{Answer, Never, Request, Step, Store, Verdicts};
@@ -32,12 +32,15 @@ pub(crate) fn push(script: &Script, call: &Call, now: Timestamp, pipeline: &mut 
     encode(&args, pipeline);
 }
 
-/// A script that is told the time, loaded.
-pub(crate) fn load(client: &mut Client) -> Script {
-    let script = Script::new(Clock::FromCaller);
-    let loaded = client.ask(&["SCRIPT", "LOAD", script.text()]);
-    assert_eq!(loaded.text(), script.sha1(), "{loaded:?}");
-    script
+/// A script that is told the time, loaded unless the server has it.
+pub(crate) fn load(client: &mut Client) -> &'static Script {
+    static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(Clock::FromCaller));
+    let known = client.ask(&["SCRIPT", "EXISTS", SCRIPT.sha1()]);
+    if known != Reply::Array(vec![Reply::Int(1)]) {
+        let loaded = client.ask(&["SCRIPT", "LOAD", SCRIPT.text()]);
+        assert_eq!(loaded.text(), SCRIPT.sha1(), "{loaded:?}");
+    }
+    &SCRIPT
 }
 
 /// The answers to `groups`, in order.
@@ -58,7 +61,7 @@ pub(crate) fn names() -> KeyName {
 /// A store with keys of its own.
 pub(crate) struct TimedStore {
     client: Mutex<(Client, Timestamp)>,
-    script: Script,
+    script: &'static Script,
     names: KeyName,
 }
 
@@ -81,6 +84,38 @@ impl TimedStore {
             names.counter(step.key, &mut key);
             life(&mut client.lock().expect("no test has panicked"), &key)
         }
+    }
+}
+
+/// Requests that wait for [`TimedStore::answers`], encoded.
+#[derive(Default)]
+pub(crate) struct Queue {
+    groups: Vec<Group>,
+    pipeline: Vec<u8>,
+}
+
+impl TimedStore {
+    /// Puts a request of some steps behind the others, in a call of its own.
+    pub(crate) fn queue(&self, request: &Request<'_>, queue: &mut Queue) {
+        let group = Group::new(request);
+        let mut call = Call::new();
+        call.push(&group, &self.names);
+        let (_, now) = &mut *self.client.lock().expect("no test has panicked");
+        *now = request.now.max(*now);
+        push(self.script, &call, *now, &mut queue.pipeline);
+        queue.groups.push(group);
+    }
+
+    /// The answers to all requests, sent at once and carried out one after the other.
+    pub(crate) fn answers(&self, queue: Queue) -> Vec<Verdicts> {
+        let (client, _) = &mut *self.client.lock().expect("no test has panicked");
+        client.send(&queue.pipeline);
+        let answer = |group| {
+            let mut answers = answers(&[group], &client.read());
+            assert_eq!(answers.len(), 1);
+            answers.remove(0)
+        };
+        queue.groups.into_iter().map(answer).collect()
     }
 }
 
@@ -107,18 +142,8 @@ impl Store for TimedStore {
                 execution: Default::default(),
             });
         }
-        let group = Group::new(request);
-        let mut call = Call::new();
-        call.push(&group, &self.names);
-        let mut guard = self.client.lock().expect("no test has panicked");
-        let (client, now) = &mut *guard;
-        *now = request.now.max(*now);
-        let mut pipeline = Vec::new();
-        push(&self.script, &call, *now, &mut pipeline);
-        client.send(&pipeline);
-        let reply = client.read();
-        let mut answers = answers(&[group], &reply);
-        assert_eq!(answers.len(), 1);
-        Answer::Decided(answers.remove(0))
+        let mut queue = Queue::default();
+        self.queue(request, &mut queue);
+        Answer::Decided(self.answers(queue).remove(0))
     }
 }

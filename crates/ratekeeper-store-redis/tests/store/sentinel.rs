@@ -42,7 +42,7 @@ fn yearly(quota: u64) -> Limit {
 mod conformance {
     use super::*;
 
-    ratekeeper_testkit::conformance!({
+    ratekeeper_testkit::conformance!(histories: 30; {
         let set = shared();
         move || {
             let endpoint = endpoint(set.ports(), PRIMARY);

@@ -33,11 +33,11 @@ struct DrawnStep {
     next_descriptor: bool,
 }
 
-/// Checks that every field of every answer equals that of the pure steps.
+/// Checks that every field of every answer equals that of the pure steps, in so many histories.
 ///
 /// # Panics
 /// If they differ, with the smallest history found.
-pub fn equals_the_pure_steps<S: Store>(make: impl Fn() -> S) {
+pub fn equals_the_pure_steps<S: Store>(make: impl Fn() -> S, histories: u32) {
     let limits: Vec<Limit> = every_limit(6)
         .chain(every_limit(0))
         .chain(every_limit(70_000))
@@ -48,7 +48,7 @@ pub fn equals_the_pure_steps<S: Store>(make: impl Fn() -> S) {
         .collect();
     let history = prop::collection::vec(request(limits.len()), 1..40);
     let config = Config {
-        cases: 150,
+        cases: histories,
         failure_persistence: None,
         ..Config::default()
     };

@@ -10,6 +10,9 @@ use super::{NOW, name, one, taking};
 /// The length of every window, in microseconds.
 const WINDOW: u64 = 60_000_000;
 
+/// The most histories that are drawn: they are of one kind.
+const HISTORIES_MAX: u32 = 60;
+
 /// The time before a request.
 #[derive(Clone, Copy, Debug)]
 enum Gap {
@@ -36,18 +39,19 @@ struct Denied {
 }
 
 /// Checks that nodes with different bursts and rates together admit no more than a limit with the
-/// larger burst and the faster rate, and that each denial ends when it was told to.
+/// larger burst and the faster rate, and that each denial ends when it was told to, in so many histories, or
+/// [`HISTORIES_MAX`].
 ///
 /// # Panics
 /// If one of the two does not hold, with the smallest history found.
 #[allow(clippy::expect_used, reason = "the limits drawn are valid")]
-pub fn two_limits_admit_no_more_than_the_larger<S: Store>(make: impl Fn() -> S) {
+pub fn two_limits_admit_no_more_than_the_larger<S: Store>(make: impl Fn() -> S, histories: u32) {
     let quotas = prop::array::uniform2(1..=60_u64);
     let bursts = prop::array::uniform2(1..=60_u64);
     let algorithm = prop::sample::select(vec![Algorithm::TokenBucket, Algorithm::Gcra]);
     let history = prop::collection::vec(drawn(), 1..60);
     let config = Config {
-        cases: 60,
+        cases: histories.min(HISTORIES_MAX),
         failure_persistence: None,
         ..Config::default()
     };

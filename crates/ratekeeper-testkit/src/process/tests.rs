@@ -52,6 +52,20 @@ fn of_much_output_the_end_is_kept() {
 }
 
 #[test]
+fn a_panic_is_known_however_much_comes_after_it() {
+    let mut process = shell(
+        "printf \"thread 'x' panick\" >&2; sleep 0.2; echo 'ed at a.rs:1' >&2; yes abcdefg | head -c 3000000; echo; \
+         echo done; exec sleep 60",
+    );
+    let printed = process.wait_for_output("\ndone");
+    assert!(!printed.contains("panicked"), "it is no longer kept");
+    assert!(process.has_panicked());
+    let mut calm = shell("echo panic; exec sleep 60");
+    calm.wait_for_output("panic");
+    assert!(!calm.has_panicked());
+}
+
+#[test]
 fn children_end_with_their_program() {
     let mut process = shell("sleep 60 & echo child $!; wait");
     let printed = process.wait_for_output("child");

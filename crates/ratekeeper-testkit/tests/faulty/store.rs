@@ -49,6 +49,7 @@ pub(crate) enum Fault {
     LateIsCarriedOutTwice,
     LateTimesOutAgain,
     LateIsNotTold,
+    LateIsLost,
 }
 
 /// A store with a fault; clones are the same store.
@@ -251,6 +252,7 @@ impl Store for Faulty {
         let state = match self.fault {
             Fault::LateIsNotTold => HeldState::Untold,
             Fault::LateTimesOutAgain => HeldState::TimesOut,
+            Fault::LateIsLost => HeldState::Lost,
             _ => HeldState::Answered(Box::new(verdicts)),
         };
         Answer::Pending(Held {
@@ -315,6 +317,7 @@ enum HeldState {
     Answered(Box<Verdicts>),
     TimesOut,
     Untold,
+    Lost,
 }
 
 /// An answer that is held back: it has timed out, until it is late.
@@ -339,6 +342,7 @@ impl Future for Held {
         Poll::Ready(match &self.state {
             HeldState::Answered(verdicts) => Ok((**verdicts).clone()),
             HeldState::TimesOut | HeldState::Untold => Err(StoreError::Timeout),
+            HeldState::Lost => Err(StoreError::Lost),
         })
     }
 }

@@ -143,6 +143,7 @@ pub(super) static FAULTS: &[Fault<Single>] = &[
     },
     Fault {
         name: "everything forgotten (FLUSHALL), once",
+        spares: Spares::Everything,
         counters: Counters::Lost,
         strike: |scene, _| drop(scene.ask(&["FLUSHALL"])),
         ..FAULT
@@ -202,6 +203,7 @@ pub(super) static FAULTS: &[Fault<Single>] = &[
     },
     Fault {
         name: "clock 20 s back",
+        spares: Spares::Everything,
         scene: Single::with_clock,
         begin: |scene| scene.server.set_clock(-20),
         told: Some("clock"),
@@ -210,6 +212,7 @@ pub(super) static FAULTS: &[Fault<Single>] = &[
     },
     Fault {
         name: "clock an hour ahead, and back",
+        spares: Spares::Everything,
         scene: Single::with_clock,
         strike: |scene, stage| {
             scene.server.set_clock(3_600);

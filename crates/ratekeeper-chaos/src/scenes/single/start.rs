@@ -5,13 +5,14 @@ use std::time::Duration;
 use ratekeeper_testkit::redis::Reply;
 
 use super::scene::{FAULT, Single};
-use crate::fault::{Counters, Fault, Start};
+use crate::fault::{Counters, Fault, Spares, Start};
 
 /// The key under which nodes keep the secret that counters are named by.
 const SEED: &str = "rk:hash-key";
 
 pub(super) static FAULTS: &[Fault<Single>] = &[
     Fault {
+        spares: Spares::Everything,
         is_tested: true,
         ..FAULT
     },
@@ -57,6 +58,7 @@ pub(super) static FAULTS: &[Fault<Single>] = &[
     },
     Fault {
         name: "garbage as the hash key, and a node restarted",
+        spares: Spares::Everything,
         strike: |scene, stage| {
             scene.ask(&["SET", SEED, "garbage"]);
             stage.restart(2);
@@ -66,6 +68,7 @@ pub(super) static FAULTS: &[Fault<Single>] = &[
     },
     Fault {
         name: "the hash key of the wrong type, and a node restarted",
+        spares: Spares::Everything,
         strike: |scene, stage| {
             // In one step, since nodes that know the key put it back at once.
             let replace =
@@ -78,6 +81,7 @@ pub(super) static FAULTS: &[Fault<Single>] = &[
     },
     Fault {
         name: "nodes restarted one after the other",
+        spares: Spares::Everything,
         strike: |_, stage| {
             for node in 0..stage.nodes.len() {
                 stage.restart(node);

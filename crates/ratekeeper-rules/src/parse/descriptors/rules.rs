@@ -324,7 +324,7 @@ impl Compiler<'_, '_, '_> {
         self.report.error(mark, message, help);
     }
 
-    /// Refuses leases where the limit bears none.
+    /// Refuses leases where the limit bears none, and warns where it is too small for them.
     fn check_leased(&mut self, limit: &RuleLimit, policy: &Policy, mark: Mark) {
         let RuleLimit::Limited(limit) = limit else {
             return;
@@ -335,8 +335,12 @@ impl Compiler<'_, '_, '_> {
         let counts_denied = self.around.profile == Profile::Envoy;
         let lease = policy.lease_time.unwrap_or(LEASE);
         let message = match Terms::try_new(limit, lease) {
-            // It is counted exactly, as it would be near its end.
-            Err(Unleasable::TooSmall) => return,
+            // As it would be near its end.
+            Err(Unleasable::TooSmall) => {
+                let message = "`consistency: leased` changes nothing here: limits below 64 are counted exactly";
+                let help = "write `consistency: exact`";
+                return self.report.warn(mark, message, help);
+            }
             Err(why) => format!("`consistency: leased` is not possible here: {why}"),
             Ok(_) if policy.count_denied.unwrap_or(counts_denied) => {
                 "`consistency: leased` is not possible with `count_denied`: denied requests would have to be \

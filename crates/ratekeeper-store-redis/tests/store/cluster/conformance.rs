@@ -8,7 +8,7 @@ use ratekeeper_testkit::redis::Cluster;
 use super::{endpoint, patient, shared};
 use crate::support::home;
 
-ratekeeper_testkit::conformance!({
+ratekeeper_testkit::conformance!(histories: 30; {
     let cluster = shared();
     move || told(&cluster)
 });
