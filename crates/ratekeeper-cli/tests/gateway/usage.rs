@@ -560,11 +560,55 @@ fn limits_go_by_a_value_in_the_body() {
         assert_eq!(denied.status, 429, "{body}");
         assert!(denied.body.contains(r#""id":null"#), "{denied:?}");
     }
-    assert_eq!(say(JSON, r#"{"model":"new","model":"other"}"#).status, 400);
+    for other in [
+        r#""model":"other""#,
+        r#""model":null"#,
+        r#""Model":"other""#,
+    ] {
+        let body = format!(r#"{{"model":"new",{other}}}"#);
+        assert_eq!(say(JSON, &body).status, 400, "{body}");
+    }
     assert_eq!(say(JSON, "\u{feff}{\"model\":\"new\"}").status, 400);
     let late = format!(r#"{{"messages":"{}"#, "x".repeat((4 << 20) + 100));
     assert_eq!(say(JSON, &late).status, 413);
     assert_eq!(upstream.asked().len(), 2);
+}
+
+/// What would be refused passes where the limits are off, or only count.
+#[test]
+fn limits_that_do_not_enforce_refuse_no_body() {
+    let prompt = "x".repeat((4 << 20) + 100);
+    for mode in ["off", "shadow"] {
+        let upstream = Upstream::start(|_| ok("{}"));
+        let url = upstream.url();
+        let args = ["--upstream", &url, "--limits", mode];
+        let gateway = Gateway::start_with(MODELS, BY_MODEL, &args);
+        let bodies = [
+            "not json".to_owned(),
+            r#"{"model":"a","model":"b"}"#.to_owned(),
+            format!(r#"{{"messages":"{prompt}","model":"a"}}"#),
+            format!(r#"{{"model":"a","messages":"{prompt}","model":"b"}}"#),
+        ];
+        for (number, body) in bodies.iter().enumerate() {
+            let answer = Answer::read(&gateway.say(&post_body("application/json", body)));
+            assert_eq!(answer.status, 200, "{mode} {number}: {answer:?}");
+            let passed = &upstream.asked()[number].body;
+            assert!(passed == body.as_bytes(), "{mode} {number}: all of it");
+        }
+    }
+}
+
+/// Nothing is decompressed.
+#[test]
+fn a_compressed_body_that_limits_go_by_is_refused() {
+    let upstream = Upstream::start(|_| ok("{}"));
+    let gateway = Gateway::start_with(MODELS, BY_MODEL, &["--upstream", &upstream.url()]);
+    for (encoding, status) in [("gzip", 415), ("identity", 200)] {
+        let post = post_body("application/json", r#"{"model":"small"}"#);
+        let head = format!("Content-Encoding: {encoding}\r\nContent-Type:");
+        let answer = Answer::read(&gateway.say(&post.replace("Content-Type:", &head)));
+        assert_eq!(answer.status, status, "{encoding}: {answer:?}");
+    }
 }
 
 /// The second value comes when the request is on its way already; or what no JSON is, behind which lenient readers find one.
