@@ -224,6 +224,24 @@ fn what_is_compressed_costs_the_estimate() {
     assert_eq!(line["usage"], PROMPT.len().div_ceil(4) + 100);
 }
 
+/// In chunks, no head tells how long the prompt is.
+#[test]
+fn a_prompt_of_unknown_length_is_estimated_too() {
+    let upstream = Upstream::start(|_| ok("{}"));
+    let gateway = gateway(&upstream.url(), &[]);
+    let chunk = format!("7d0\r\n{}\r\n", "x".repeat(2_000));
+    let answer = gateway.say(&format!(
+        "POST /v1/chat HTTP/1.1\r\nHost: a\r\nX-User: ada\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n\
+         {chunk}{chunk}0\r\n\r\n"
+    ));
+    assert_eq!(Answer::read(&answer).status, 200, "{answer}");
+    let line = logged(&gateway, "estimate");
+    assert_eq!(
+        line["usage"], 1_001,
+        "a quarter of the prompt, and of the answer"
+    );
+}
+
 /// An upstream of one stream, which sends these events and then waits for its client to go away.
 fn endless(events: usize) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
