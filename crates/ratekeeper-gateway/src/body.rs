@@ -14,14 +14,15 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use http::header::CONTENT_LENGTH;
 use http::{Request, Version};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use ratekeeper_http::{BodyScanner, ClientHeader};
 use ratekeeper_server::{Fault as BoxError, Patience};
-use ratekeeper_tower::ResponseBody;
+use ratekeeper_tower::{RequestBytes, ResponseBody};
 use tokio::time::{Instant, Sleep, sleep};
 
-pub(crate) use self::held_slot::{HeldSlot, SlotAndPermits};
+pub(crate) use self::held_slot::{Finish, HeldSlot, SlotAndPermits};
 use self::kept_bytes::AHEAD_MAX;
 pub(crate) use self::kept_bytes::{KeptBytes, KeptSums};
 pub(crate) use self::progress::Progress;
@@ -49,6 +50,8 @@ struct Coming {
     /// The most that may pass, in bytes.
     bytes_max: u64,
     progress: Arc<Progress>,
+    /// None if the head tells the length.
+    bytes: Option<RequestBytes>,
     is_http2: bool,
     /// The header with the client's address, which no trailer may be.
     client_header: ClientHeader,
@@ -89,7 +92,7 @@ impl RequestBody {
     /// The body of `request`, of which at most `bytes_max` pass, no slower than `patience` allows, and no trailer that is
     /// `client_header`. Streaming calls (gRPC, Connect) may be silent for as long as they like, once the decision is made.
     pub(crate) fn of(
-        request: Request<Incoming>,
+        mut request: Request<Incoming>,
         bytes_max: u64,
         patience: Patience,
         client_header: &ClientHeader,
@@ -99,12 +102,18 @@ impl RequestBody {
             return request.map(|_| Self::none());
         }
         let is_stream = is_stream(request.headers());
+        // An estimate of its usage goes by its length.
+        let bytes = (!request.headers().contains_key(CONTENT_LENGTH)).then(RequestBytes::default);
+        if let Some(bytes) = &bytes {
+            request.extensions_mut().insert(bytes.clone());
+        }
         request.map(|incoming| Self {
             coming: Some(Box::new(Coming {
                 incoming: Some(incoming),
                 left: bytes_max,
                 bytes_max,
                 progress: Arc::default(),
+                bytes,
                 is_http2,
                 client_header: client_header.clone(),
                 is_stream,
@@ -221,6 +230,9 @@ impl Coming {
                 match self.left.checked_sub(length as u64) {
                     Some(left) => {
                         self.left = left;
+                        if let Some(bytes) = &self.bytes {
+                            bytes.add(length);
+                        }
                         self.record(Progress::record_frame);
                         if is_over {
                             self.record(|progress| progress.is_done.store(true, Ordering::Relaxed));

@@ -123,7 +123,8 @@ fn with_bounds(request: Request<Incoming>, shared: &Shared) -> Request<RequestBo
 
 /// Begins to read the body of a request, if its decision needs a part of it.
 fn peek(shared: &Shared, request: &mut Request<RequestBody>) -> Option<Peek> {
-    shared.body_needs.peek(request, |request| {
+    let mode = shared.limits.mode();
+    shared.body_needs.peek(request, mode, |request| {
         let peer = request.extensions().get::<Peer>();
         shared.inbound(peer).client(request.headers())
     })

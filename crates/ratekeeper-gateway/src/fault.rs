@@ -13,6 +13,8 @@ pub(crate) enum Fault {
     TooLarge(u64),
     /// So many bytes of its body have not told what the limits go by.
     Unread(usize),
+    /// Its body is compressed, so that it cannot be read what the limits go by.
+    Encoded,
     /// Too much of bodies is kept until they have told what the limits go by.
     NoRoomForBody,
     /// It took too long to arrive.
@@ -39,6 +41,7 @@ impl Fault {
             Self::BadRequest(_) | Self::BadBody => StatusCode::BAD_REQUEST,
             Self::NoTunnel => StatusCode::METHOD_NOT_ALLOWED,
             Self::TooLarge(_) | Self::Unread(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Encoded => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::BodyTooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::Unreachable { .. } | Self::Broken { .. } => StatusCode::BAD_GATEWAY,
@@ -56,6 +59,7 @@ impl Fault {
             Self::BadBody => "BAD_BODY",
             Self::NoTunnel => "METHOD_NOT_ALLOWED",
             Self::TooLarge(_) | Self::Unread(_) => "TOO_LARGE",
+            Self::Encoded => "UNSUPPORTED_MEDIA_TYPE",
             Self::NoRoomForBody => "OVERLOADED",
             Self::BodyTooSlow => "TIMEOUT",
             Self::NoRoute => "NO_ROUTE",
@@ -70,6 +74,14 @@ impl Fault {
     /// Returns true if the upstream did not answer, whatever the reason.
     pub(crate) fn is_of_upstream(&self) -> bool {
         self.upstream().is_some()
+    }
+
+    /// Returns true if it is refused because the limits cannot be decided by its body.
+    pub(crate) const fn is_of_limits(&self) -> bool {
+        matches!(
+            self,
+            Self::BadRequest(_) | Self::Unread(_) | Self::Encoded | Self::NoRoomForBody
+        )
     }
 
     pub(crate) fn upstream(&self) -> Option<&str> {
@@ -90,6 +102,7 @@ impl Fault {
             | Self::NoTunnel
             | Self::TooLarge(_)
             | Self::Unread(_)
+            | Self::Encoded
             | Self::BodyTooSlow
             | Self::BadBody => Some("refuse"),
             Self::NoRoomForBody | Self::Full { .. } => Some("shed"),
@@ -109,6 +122,9 @@ impl Fault {
             Self::Unread(max) => format!(
                 "a value that limits go by is not in the first {max} bytes of the body; send it first"
             ),
+            Self::Encoded => {
+                "limits go by a value in the body, which is compressed; send it without content-encoding".to_owned()
+            }
             Self::NoRoomForBody => {
                 "too many bodies are being read for the values that limits go by".to_owned()
             }
@@ -137,6 +153,7 @@ impl Fault {
                 | Self::NoTunnel
                 | Self::TooLarge(_)
                 | Self::Unread(_)
+                | Self::Encoded
                 | Self::NoRoomForBody
                 | Self::BodyTooSlow
                 | Self::BadBody

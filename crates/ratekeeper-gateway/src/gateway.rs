@@ -123,6 +123,7 @@ impl<E: Enforcer> Gateway<E> {
             forwarding: config.forwarding,
             scheme: if config.is_encrypted { "https" } else { "http" },
             body_bytes_max: config.body_bytes_max,
+            limits: layer.mode_switch(),
             body_needs: BodyNeeds::new(layer.body_places(), layer.has_rpc_ids()),
             patience: config.patience,
             tunnel_silence_max: config.tunnel_silence_max,

@@ -1,6 +1,6 @@
 //! Media types that say which protocol a request speaks.
 
-use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
 
 /// Returns true if a request with these headers may be a streaming call, which may be silent in between.
 pub(crate) fn is_stream(headers: &HeaderMap) -> bool {
@@ -28,4 +28,11 @@ pub(crate) fn is_json(headers: &HeaderMap) -> bool {
     let kind = kind.and_then(|kind| kind.split(|byte| *byte == b';').next());
     let kind = kind.unwrap_or_default().trim_ascii().to_ascii_lowercase();
     kind.starts_with(b"application/") && kind.ends_with(b"json")
+}
+
+/// Returns true if the sender of these headers has compressed the body.
+pub(crate) fn is_encoded(headers: &HeaderMap) -> bool {
+    let encodings = headers.get_all(CONTENT_ENCODING).iter();
+    let mut encodings = encodings.map(|value| value.as_bytes().trim_ascii());
+    encodings.any(|encoding| !encoding.eq_ignore_ascii_case(b"identity"))
 }

@@ -10,10 +10,11 @@ use http::Request;
 use hyper::body::Body as _;
 use parking_lot::Mutex;
 use ratekeeper_http::{BodyScanner, JsonPointer, rpc_id};
+use ratekeeper_tower::LayerMode;
 
 use crate::body::{KeptBytes, KeptSums, RequestBody};
 use crate::fault::Fault;
-use crate::media_type::is_json;
+use crate::media_type::{is_encoded, is_json};
 
 /// The parts of bodies that decisions need.
 #[derive(Debug)]
@@ -35,15 +36,16 @@ impl BodyNeeds {
         }
     }
 
-    /// Begins to read the body of `request`, if there is anything to read; what is kept of it counts for `client_of` it. One
-    /// that is asked for its id alone is not waited for.
+    /// Begins to read the body of `request`, if there is anything to read in that mode of the limits; what is kept of it counts
+    /// for `client_of` it. One that is asked for its id alone is not waited for.
     pub(crate) fn peek(
         &self,
         request: &mut Request<RequestBody>,
+        mode: LayerMode,
         client_of: impl FnOnce(&Request<RequestBody>) -> Option<IpAddr>,
     ) -> Option<Peek> {
         let has_body = !request.body().is_end_stream();
-        if !has_body || (self.places.is_empty() && !self.rpc_ids) {
+        if mode == LayerMode::Off || !has_body || (self.places.is_empty() && !self.rpc_ids) {
             return None;
         }
         let kept = KeptBytes::of(&self.kept, client_of(request));
@@ -52,6 +54,8 @@ impl BodyNeeds {
         Some(Peek {
             scanner,
             is_json: is_json(request.headers()),
+            is_encoded: is_encoded(request.headers()),
+            is_enforced: mode == LayerMode::On,
             rpc_ids: self.rpc_ids,
         })
     }
@@ -63,6 +67,9 @@ pub(crate) struct Peek {
     /// None if nothing is waited for.
     scanner: Option<BodyScanner>,
     is_json: bool,
+    is_encoded: bool,
+    /// False if every body passes, whatever is in it.
+    is_enforced: bool,
     rpc_ids: bool,
 }
 
@@ -73,13 +80,36 @@ impl Peek {
         request: &mut Request<RequestBody>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Fault>> {
+        match ready!(self.read(request.body_mut(), cx)) {
+            // It has no values, and passes.
+            Err(fault) if !self.is_enforced && fault.is_of_limits() => self.scanner = None,
+            read => read?,
+        }
+        if self.rpc_ids
+            && let Some(id) = request.body().ahead().and_then(|data| rpc_id(data))
+        {
+            request.extensions_mut().insert(id);
+        }
+        if let Some(scanner) = self.scanner.take() {
+            request.extensions_mut().insert(scanner.values());
+            if self.is_enforced {
+                request.body_mut().watch(scanner);
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn read(&mut self, body: &mut RequestBody, cx: &mut Context<'_>) -> Poll<Result<(), Fault>> {
         while let Some(scanner) = self.scanner.as_mut().filter(|it| !it.is_complete()) {
-            let Some(data) = ready!(request.body_mut().poll_ahead(cx))? else {
+            if self.is_json && self.is_encoded {
+                return Poll::Ready(Err(Fault::Encoded));
+            }
+            let Some(data) = ready!(body.poll_ahead(cx))? else {
                 break;
             };
             scanner.feed(&data);
             if scanner.check().is_err() {
-                return Poll::Ready(Err(Fault::BadRequest(TWICE)));
+                return Poll::Ready(Err(Fault::BadRequest(AMBIGUOUS)));
             }
             if scanner.is_broken() {
                 if self.is_json {
@@ -89,24 +119,15 @@ impl Peek {
                 self.scanner = None;
             }
         }
-        if self.scanner.is_none() && request.body().ahead().is_none() {
+        if self.scanner.is_none() && body.ahead().is_none() {
             // What has come is there at once; what has not is not waited for.
-            if let Poll::Ready(Err(fault)) = request.body_mut().poll_ahead(cx) {
+            if let Poll::Ready(Err(fault)) = body.poll_ahead(cx) {
                 return Poll::Ready(Err(fault));
             }
-        }
-        if self.rpc_ids
-            && let Some(id) = request.body().ahead().and_then(|data| rpc_id(data))
-        {
-            request.extensions_mut().insert(id);
-        }
-        if let Some(scanner) = self.scanner.take() {
-            request.extensions_mut().insert(scanner.values());
-            request.body_mut().watch(scanner);
         }
         Poll::Ready(Ok(()))
     }
 }
 
-const TWICE: &str = "a value that limits go by is in the body twice, with different values";
+const AMBIGUOUS: &str = "a value that limits go by is in the body twice, with different values, or behind a key in another case";
 const NO_JSON: &str = "the body is no JSON, as its content-type says and limits go by";

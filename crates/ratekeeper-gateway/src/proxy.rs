@@ -5,7 +5,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
@@ -13,12 +13,14 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode, Version};
 use hyper::body::Body as _;
 use ratekeeper_server::Peer;
-use ratekeeper_tower::{BodyForm, Ending, Hold, LoadSign, Passage, Shed, ShedContext};
+use ratekeeper_tower::{
+    BodyForm, Ending, Hold, LoadSign, Passage, Shed, ShedContext, UsageReading,
+};
 use ratekeeper_trace::RequestSpan;
 use tower::Service;
 
 use crate::abandoned::Abandoned;
-use crate::body::{HeldSlot, ProxyBody, RequestBody, SlotAndPermits};
+use crate::body::{Finish, HeldSlot, ProxyBody, RequestBody, SlotAndPermits};
 use crate::connect::ConnectionUse;
 use crate::connect::Pool;
 use crate::exchange::{Answered, Exchange};
@@ -56,28 +58,27 @@ impl Service<Request<RequestBody>> for Proxy {
     fn call(&mut self, mut request: Request<RequestBody>) -> Self::Future {
         let route = self.route(&request);
         let hold = request.extensions_mut().remove::<Hold>();
-        let finish = match &route {
+        let usage = request.extensions_mut().remove::<UsageReading>();
+        let finishing = match &route {
             Ok(route) if route.on_client_gone(hold.is_some()) == OnClientGone::Finish => {
-                Some(Finish {
-                    is_sent: Arc::default(),
-                    route: Arc::clone(route),
-                })
+                let is_sent = Arc::default();
+                Some((Arc::clone(route), Finish { is_sent, usage }))
             }
             _ => None,
         };
-        let is_sent = finish.as_ref().map(|finish| Arc::clone(&finish.is_sent));
+        let finish = finishing.as_ref().map(|(_, finish)| finish.clone());
         let proxy = self.clone();
         let running = Box::pin(async move {
             let is_grpc = is_grpc(request.headers());
             let answer = match route {
-                Ok(route) => proxy.forward(&mut request, &route, (hold, is_sent)).await,
+                Ok(route) => proxy.forward(&mut request, &route, (hold, finish)).await,
                 Err(fault) => Err(fault),
             };
             Ok(answer.unwrap_or_else(|fault| fault.response(is_grpc)))
         });
         ForwardFuture {
             running: Some(running),
-            finish,
+            finishing,
         }
     }
 }
@@ -89,14 +90,8 @@ type Running = Pin<Box<dyn Future<Output = Result<Response<ProxyBody>, Infallibl
 pub struct ForwardFuture {
     /// None once it is ready.
     running: Option<Running>,
-    /// None if it ends with its client.
-    finish: Option<Finish>,
-}
-
-/// Finishes an exchange whose client goes away, once its request is being sent.
-struct Finish {
-    is_sent: Arc<AtomicBool>,
-    route: Arc<Route>,
+    /// Finishes the exchange if its client goes away, once its request is being sent; None if it ends with its client.
+    finishing: Option<(Arc<Route>, Finish)>,
 }
 
 impl fmt::Debug for ForwardFuture {
@@ -119,11 +114,19 @@ impl Future for ForwardFuture {
 impl Drop for ForwardFuture {
     fn drop(&mut self) {
         // Relaxed: the flag is set while this is polled.
-        if let (Some(running), Some(finish)) = (self.running.take(), self.finish.take())
-            && finish.is_sent.load(Ordering::Relaxed)
-        {
-            // The answer's body goes on in the same way when it is dropped.
-            Abandoned::go_on(&finish.route.upstream.counts, async { drop(running.await) });
+        let Some((running, (route, finish))) = self.running.take().zip(self.finishing.take())
+        else {
+            return;
+        };
+        if finish.is_sent.load(Ordering::Relaxed) {
+            Abandoned::go_on(&route.upstream.counts, async move {
+                let Ok(answer) = running.await;
+                if let Some(usage) = finish.usage {
+                    usage.head(answer.status(), answer.headers());
+                }
+                // The answer's body goes on in the same way when it is dropped.
+                drop(answer);
+            });
         }
     }
 }
@@ -155,7 +158,7 @@ impl Proxy {
         &self,
         request: &mut Request<RequestBody>,
         route: &Arc<Route>,
-        (hold, is_sent): (Option<Hold>, Option<Arc<AtomicBool>>),
+        (hold, finish): (Option<Hold>, Option<Finish>),
     ) -> Result<Response<ProxyBody>, Fault> {
         let upstream = Arc::clone(&route.upstream);
         let passage = match self.admit(&upstream, request) {
@@ -209,7 +212,7 @@ impl Proxy {
         };
         let held = SlotAndPermits::new(slot, hold);
         let slot = HeldSlot::new(route, held, since, exchange.progress.as_ref());
-        let mut slot = slot.with(passage, is_sent);
+        let mut slot = slot.with(passage, finish);
         let outcome = {
             let mut traced = span.map(|span| UpstreamSpan {
                 span,

@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use ratekeeper_http::Forwarding;
 use ratekeeper_server::{DenialLog, Patience, Peer};
-use ratekeeper_tower::Shedder;
+use ratekeeper_tower::{Shedder, Switch};
 use ratekeeper_trace::Tracer;
 use tokio::sync::Notify;
 
@@ -28,6 +28,8 @@ pub(crate) struct Shared {
     pub(crate) forwarding: Forwarding,
     pub(crate) scheme: &'static str,
     pub(crate) body_bytes_max: u64,
+    /// The mode of the limits.
+    pub(crate) limits: Switch,
     /// The parts of bodies that decisions need.
     pub(crate) body_needs: BodyNeeds,
     pub(crate) patience: Patience,

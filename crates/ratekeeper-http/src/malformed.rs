@@ -20,6 +20,14 @@ impl Malformed {
         }
     }
 
+    pub(crate) fn ambiguous(place: String) -> Self {
+        Self {
+            place,
+            message: "not every service finds the same value there; send it once, and its keys in their own letters"
+                .to_owned(),
+        }
+    }
+
     pub(crate) fn twice(place: String) -> Self {
         Self {
             place,

@@ -62,7 +62,7 @@ pub struct BodyScanner {
 #[derive(Clone, Debug)]
 struct BodyTarget {
     values: Values,
-    /// A place that has two values.
+    /// A place that readers may find two values at.
     twice: Option<usize>,
 }
 
@@ -92,6 +92,10 @@ impl Target for BodyTarget {
             Some(before) if *before != value => self.twice = Some(place),
             _ => *slot = Some(value),
         }
+    }
+
+    fn ambiguous(&mut self, place: usize) {
+        self.twice = Some(place);
     }
 }
 
@@ -129,14 +133,15 @@ impl BodyScanner {
         self.json.is_broken()
     }
 
-    /// Checks that no place has two values: services take one or the other.
+    /// Checks that all services find the same value at each place: none has two values, an object on the way to it twice,
+    /// or a key in letters of another case.
     ///
     /// # Errors
-    /// The place that has.
+    /// The place of which that is not true.
     pub fn check(&self) -> Result<(), Malformed> {
         let twice = self.target.twice;
         match twice.and_then(|at| self.target.values.places.get(at)) {
-            Some(place) => Err(Malformed::twice(format!("body {place}"))),
+            Some(place) => Err(Malformed::ambiguous(format!("body {place}"))),
             None => Ok(()),
         }
     }

@@ -133,6 +133,11 @@ impl UsageScanner {
         }
     }
 
+    /// Corrects the length of the request's body: more of it has come than was known.
+    pub fn sent(&mut self, request_bytes: u64) {
+        self.request_bytes = self.request_bytes.max(request_bytes);
+    }
+
     /// Reads the head of the response.
     pub fn head(&mut self, status: StatusCode, headers: &HeaderMap) {
         // A failure costs what it tells, else nothing.

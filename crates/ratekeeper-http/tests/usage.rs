@@ -31,11 +31,12 @@ macro_rules! vectors {
     };
 }
 
-const VECTORS: [Vector; 10] = vectors! {
+const VECTORS: [Vector; 11] = vectors! {
     "openai_chat.json" JSON (Some(2_006), Some(1_920), Some(300));
     "openai_chat.sse" EVENTS (Some(19), Some(8), Some(10));
     "openai_responses.json" JSON (Some(36), Some(16), Some(87));
     "openai_responses.sse" EVENTS (Some(37), None, Some(11));
+    "litellm.json" JSON (Some(2_006), Some(1_920), Some(300));
     "anthropic.json" JSON (Some(2_095 + 2_051 + 500), Some(500), Some(503));
     "anthropic.sse" EVENTS (Some(25 + 4 + 100), Some(100), Some(15));
     "gemini.json" JSON (Some(8), Some(2), Some(20 + 970));
@@ -139,6 +140,7 @@ fn weights_count_each_token_once() {
     };
     // Within the prompt: 86 new ones, 1,920 from the cache.
     assert_eq!(of("openai_chat.json"), 86 + 192 + 4 * 300);
+    assert_eq!(of("litellm.json"), 86 + 192 + 4 * 300);
     // Beside it.
     assert_eq!(of("anthropic.json"), 2_095 + 2_051 + 50 + 4 * 503);
     assert_eq!(of("anthropic.sse"), 25 + 4 + 10 + 4 * 15);

@@ -6,7 +6,7 @@ use ratekeeper_core::{Micros, Timestamp, Verdict};
 use ratekeeper_rules::{Domain, Entry, Evaluation, Rule, RuleIndex, Subscription, Visit, secret};
 use ratekeeper_store::{LeasedHits, LoanCounter, Step, Store, SyncedHits, Verdicts};
 use serde::{Deserialize, Serialize};
-use words::{how, leased, shown, synced, why_not};
+use words::{RESERVED, how, leased, shown, synced, why_not};
 
 use crate::decision::Answered;
 use crate::plan::Plan;
@@ -327,6 +327,7 @@ impl Explainer<'_> {
                         explained.held = Some(held);
                     }
                     Some(SharedCounter::Synced(known)) => explained.add_note(&synced(&known)),
+                    None if self.is_synced(index) => explained.add_note(RESERVED),
                     None => {}
                 }
             }
@@ -337,6 +338,11 @@ impl Explainer<'_> {
             None => explained.note = Some(why_not(rule, mode, reached).to_owned()),
         }
         explained
+    }
+
+    fn is_synced(&self, index: RuleIndex) -> bool {
+        let made = self.snapshot.compiled(index).limit.as_ref();
+        made.is_some_and(|made| !made.sync.is_zero())
     }
 }
 

@@ -4,7 +4,7 @@ mod alone;
 mod brought;
 mod outcomes;
 
-use ratekeeper_core::{Limit, Timestamp};
+use ratekeeper_core::{Limit, Micros, Timestamp};
 use ratekeeper_rules::{Domain, Entry, Evaluation, Profile, Rule, RuleIndex, TenantHash, Visit};
 use ratekeeper_store::{CounterKey, Step};
 use smallvec::SmallVec;
@@ -245,6 +245,24 @@ impl Plan {
         {
             context.budgets.apply(step);
         }
+        if context.purpose.tells_use() {
+            self.add_reserved();
+        }
+    }
+
+    /// Adds a look at the store's own counter of the last step, if that is a synced budget: its reservations are counted there.
+    fn add_reserved(&mut self) {
+        let is_apart = |step: &&Step| step.limit.is_post_paid() && !step.sync.is_zero();
+        let Some(step) = self.steps.last().filter(is_apart) else {
+            return;
+        };
+        let step = Step {
+            sync: Micros::ZERO,
+            ..*step
+        };
+        self.steps.push(step);
+        self.sources.extend(self.sources.last().copied());
+        self.unhashed.extend(self.unhashed.last().cloned());
     }
 
     /// The tenants whose call this is, by the numbers of their descriptors.

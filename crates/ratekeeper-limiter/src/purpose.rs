@@ -37,6 +37,12 @@ impl Purpose {
         }
     }
 
+    /// Returns true if all that is used of a limit is to be told.
+    #[inline]
+    pub(crate) const fn tells_use(self) -> bool {
+        matches!(self, Self::Explain | Self::Inspect)
+    }
+
     /// Returns true if the check appears in statistics and traces.
     #[inline]
     pub(crate) const fn is_counted(self) -> bool {

@@ -226,12 +226,21 @@ const RELOADS: [(&str, &str); 4] = [
 ];
 
 #[test]
-fn a_request_may_wait_where_a_bucket_has_turns() {
+fn an_answer_must_be_heard_where_a_turn_or_reserved_hits_may_be_taken() {
     let limiter = limiter();
-    for (key, hits, may_wait) in [("user", 1, false), ("queue", 1, true), ("queue", 0, false)] {
+    for (key, hits, budgets, expected) in [
+        ("user", 1, BudgetUse::Reserve(20), false),
+        ("queue", 1, BudgetUse::Charge, true),
+        ("queue", 0, BudgetUse::Charge, false),
+        ("budget", 1, BudgetUse::Reserve(20), true),
+        ("budget", 1, BudgetUse::Look, false),
+        ("budget", 1, BudgetUse::Charge, false),
+    ] {
         let mut check = Check::new("d").descriptor([(key, "v")]).hits(hits);
         check.waiting = Waiting::Can;
-        assert_eq!(admit(&limiter, &check).may_wait(), may_wait, "{key} {hits}");
+        check.budgets = budgets;
+        let heard = admit(&limiter, &check).must_be_heard();
+        assert_eq!(heard, expected, "{key} {hits} {budgets:?}");
     }
 }
 

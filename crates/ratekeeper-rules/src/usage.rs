@@ -18,13 +18,28 @@ pub const POINTER_TOKEN_MAX: usize = 64;
 /// The numbers that a domain adds up at most.
 pub const USAGE_SUMS_MAX: usize = 16;
 
-/// The numbers of tokens that models' APIs tell, each with its places, and true if it is a part of the input told elsewhere.
-const TOKENS: [(UsageKind, bool, &[&str]); 7] = [
+/// The relation of a number of tokens to the input that another number tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Relation {
+    /// It counts by itself.
+    Own,
+    /// It is a part of that.
+    Part,
+    /// It comes beside that, unless that is [all of it](WHOLE_INPUT).
+    Beside,
+}
+
+/// The place of a number that has all tokens of a prompt, also where others are told beside it: gateways that translate between
+/// APIs tell the names of both.
+const WHOLE_INPUT: &str = "/usage/prompt_tokens";
+
+/// The numbers of tokens that models' APIs tell, each with its places.
+const TOKENS: [(UsageKind, Relation, &[&str]); 7] = [
     (
         UsageKind::Input,
-        false,
+        Relation::Own,
         &[
-            "/usage/prompt_tokens",
+            WHOLE_INPUT,
             "/usage/input_tokens",
             "/response/usage/input_tokens",
             "/message/usage/input_tokens",
@@ -34,7 +49,7 @@ const TOKENS: [(UsageKind, bool, &[&str]); 7] = [
     ),
     (
         UsageKind::Output,
-        false,
+        Relation::Own,
         &[
             "/usage/completion_tokens",
             "/usage/output_tokens",
@@ -47,7 +62,7 @@ const TOKENS: [(UsageKind, bool, &[&str]); 7] = [
     // OpenAI and Gemini count these within the input, Anthropic beside it.
     (
         UsageKind::CachedInput,
-        true,
+        Relation::Part,
         &[
             "/usage/prompt_tokens_details/cached_tokens",
             "/usage/input_tokens_details/cached_tokens",
@@ -58,7 +73,7 @@ const TOKENS: [(UsageKind, bool, &[&str]); 7] = [
     ),
     (
         UsageKind::CachedInput,
-        false,
+        Relation::Beside,
         &[
             "/usage/cache_read_input_tokens",
             "/message/usage/cache_read_input_tokens",
@@ -66,7 +81,7 @@ const TOKENS: [(UsageKind, bool, &[&str]); 7] = [
     ),
     (
         UsageKind::Input,
-        false,
+        Relation::Beside,
         &[
             "/usage/cache_creation_input_tokens",
             "/message/usage/cache_creation_input_tokens",
@@ -74,7 +89,7 @@ const TOKENS: [(UsageKind, bool, &[&str]); 7] = [
     ),
     (
         UsageKind::Input,
-        false,
+        Relation::Own,
         &[
             "/usageMetadata/toolUsePromptTokenCount",
             "/*/usageMetadata/toolUsePromptTokenCount",
@@ -82,7 +97,7 @@ const TOKENS: [(UsageKind, bool, &[&str]); 7] = [
     ),
     (
         UsageKind::Output,
-        false,
+        Relation::Own,
         &[
             "/usageMetadata/thoughtsTokenCount",
             "/*/usageMetadata/thoughtsTokenCount",
@@ -224,6 +239,8 @@ pub struct UsageField {
     /// The index of the [sum](UsageRules::sums) that it is: several places may tell the same number, and the last one found
     /// counts.
     pub sum: u8,
+    /// True if the number has all of the input: no sum [beside](UsageSum::is_beside) it counts then.
+    pub is_all: bool,
 }
 
 /// A number that counts for so many hits.
@@ -233,6 +250,8 @@ pub struct UsageSum {
     pub kind: UsageKind,
     /// True if it is a part of the input told elsewhere.
     pub is_part: bool,
+    /// True if it comes beside the input told elsewhere, unless that [is all of it](UsageField::is_all).
+    pub is_beside: bool,
     /// Hits for one, in millionths.
     pub weight: i64,
 }
@@ -306,19 +325,24 @@ impl UsageRules {
     pub fn tokens(weights: TokenWeights) -> Self {
         let mut rules = Self::estimated(UsageEstimate::default());
         rules.weights = weights;
-        for (sum, (kind, is_part, places)) in (0..).zip(TOKENS) {
+        for (sum, (kind, relation, places)) in (0..).zip(TOKENS) {
+            let is_part = relation == Relation::Part;
             let counted_elsewhere = if is_part { weights.input } else { 0 };
             rules.sums.push(UsageSum {
                 kind,
                 is_part,
+                is_beside: relation == Relation::Beside,
                 weight: weights.of(kind) - counted_elsewhere,
             });
-            let pointers = places.iter().flat_map(|place| JsonPointer::parse(place));
-            rules.fields.extend(pointers.map(|pointer| UsageField {
-                pointer,
-                body: UsageBody::Any,
-                sum,
-            }));
+            let fields = places.iter().filter_map(|place| {
+                Some(UsageField {
+                    pointer: JsonPointer::parse(place).ok()?,
+                    body: UsageBody::Any,
+                    sum,
+                    is_all: *place == WHOLE_INPUT,
+                })
+            });
+            rules.fields.extend(fields);
         }
         rules
     }
@@ -365,9 +389,15 @@ impl UsageRules {
         self.sums.push(UsageSum {
             kind: UsageKind::Other,
             is_part: false,
+            is_beside: false,
             weight,
         });
-        self.fields.push(UsageField { pointer, body, sum });
+        self.fields.push(UsageField {
+            pointer,
+            body,
+            sum,
+            is_all: false,
+        });
     }
 
     /// Returns true if bodies are read, and must not be compressed for it.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::usage::Reading;
+use crate::usage::UsageReading;
 
 pin_project! {
     /// The body of the inner service's response, or of a refusal. It keeps an `H`, such as the request's permit, until
@@ -18,7 +18,7 @@ pin_project! {
         kind: Kind<B>,
         held: Option<H>,
         // None if no usage is read, and once it was.
-        reading: Option<Box<Reading>>,
+        reading: Option<UsageReading>,
     }
 }
 
@@ -37,7 +37,7 @@ pin_project! {
 }
 
 impl<B: Body, H> ResponseBody<B, H> {
-    pub(crate) fn inner(body: B, held: Option<H>, mut reading: Option<Box<Reading>>) -> Self {
+    pub(crate) fn inner(body: B, held: Option<H>, mut reading: Option<UsageReading>) -> Self {
         // An empty body is never polled.
         let is_over = body.is_end_stream();
         if let Some(reading) = reading.take_if(|_| is_over) {
@@ -71,11 +71,11 @@ impl<B, H> ResponseBody<B, H> {
 
 /// Reads the usage out of `frame`, behind which the body may be over.
 fn read<E>(
-    reading: &mut Option<Box<Reading>>,
+    reading: &mut Option<UsageReading>,
     frame: &Option<Result<Frame<Bytes>, E>>,
     is_over: bool,
 ) {
-    if let (Some(reading), Some(Ok(frame))) = (reading.as_mut(), frame) {
+    if let (Some(reading), Some(Ok(frame))) = (reading.as_ref(), frame) {
         reading.frame(frame);
     }
     let is_whole = match frame {

@@ -1,7 +1,7 @@
 //! The limiter in this process as an enforcer.
 
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -103,8 +103,8 @@ impl<S: Store> Enforcer for Arc<Limiter<S>> {
 pub(crate) type Scopes = SmallVec<[Scope; 2]>;
 
 /// A pending decision of a store. Dropping it gives back what the store may have taken: permits at
-/// once, and a turn with the hits taken along with it once the store has answered. Hits counted by
-/// windows stay counted.
+/// once, and, once the store has answered, what was reserved of budgets and a turn with the hits
+/// taken along with it. Other hits counted by windows stay counted.
 pub struct AdmissionFuture<S: Store> {
     limiter: Arc<Limiter<S>>,
     pending: Option<Pending<S>>,
@@ -141,8 +141,9 @@ impl<S: Store> Drop for AdmissionFuture<S> {
         };
         if let Some(slots) = admission.slots() {
             release(&self.limiter, slots);
-        } else if admission.may_wait() {
-            send(Some(give_back(admission, Arc::clone(&self.limiter))));
+        }
+        if admission.must_be_heard() {
+            send(Some(admission.abandon(Arc::clone(&self.limiter))));
         }
     }
 }
@@ -150,16 +151,6 @@ impl<S: Store> Drop for AdmissionFuture<S> {
 impl<S: Store> fmt::Debug for AdmissionFuture<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AdmissionFuture").finish_non_exhaustive()
-    }
-}
-
-/// Gives back the turn that the store has reserved by now, if any.
-async fn give_back<S: Store>(mut admission: PendingAdmission<S::Ticket>, limiter: Arc<Limiter<S>>) {
-    let Ok(verdicts) = poll_fn(|cx| admission.poll(cx)).await else {
-        return;
-    };
-    if let Some(queued) = admission.conclude(&limiter, Ok(verdicts)).queued {
-        send(queued.receipt.give_back(&limiter));
     }
 }
 

@@ -22,8 +22,8 @@ pub trait Enforcer: Clone + Send + Sync + 'static {
     /// hits, unless other requests already depend on them.
     type Queued: Send + 'static;
     /// A pending decision. Dropping it releases permits that may have been granted. A limiter in
-    /// this process also gives back a turn that no request waits for; hits counted by windows stay
-    /// counted.
+    /// this process also gives back what was reserved of budgets, and a turn that no request waits
+    /// for; other hits counted by windows stay counted.
     type Future: Future<Output = Admission<Self::Permit, Self::Queued>> + Send + 'static;
 
     /// Calls `read` with the rules known here, in which service levels and domains are looked up.

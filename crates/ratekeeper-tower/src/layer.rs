@@ -172,6 +172,12 @@ impl<E: Clone> RulesLayer<E> {
         self.with(|shared| shared.switch = switch)
     }
 
+    /// The switch that changes its mode.
+    #[must_use]
+    pub fn mode_switch(&self) -> Switch {
+        self.shared.switch.clone()
+    }
+
     fn with(mut self, change: impl FnOnce(&mut Shared<E>)) -> Self {
         change(Arc::make_mut(&mut self.shared));
         self

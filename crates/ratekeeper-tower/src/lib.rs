@@ -117,5 +117,5 @@ pub use shed::{
     ShedLayer, ShedService, Shedder, Site, SiteState,
 };
 pub use switch::{LayerMode, Switch};
-pub use usage::{Payment, RequestUsage, SpentSlot, UsageTotals};
+pub use usage::{Payment, RequestBytes, RequestUsage, SpentSlot, UsageReading, UsageTotals};
 pub use watch::LayerCounts;

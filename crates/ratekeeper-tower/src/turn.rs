@@ -25,7 +25,7 @@ use crate::observer::{CallerSlot, DenialObserver};
 use crate::pacer::Paced;
 use crate::shared::Shared;
 use crate::shed::ShedContext;
-use crate::usage::{Reading, RequestUsage};
+use crate::usage::{RequestUsage, UsageReading};
 use crate::waiting_slots::WaitingSlot;
 use crate::watch::Watch;
 use crate::{
@@ -108,7 +108,7 @@ impl<P> Pass<P> {
 impl<P: Send + Sync + 'static> Pass<P> {
     /// Shares the permit with `request` and returns what its response still needs.
     pub(crate) fn stamp<B>(self, request: &mut Request<B>, watch: &Watch) -> Stamp {
-        let begin = |payment| Reading::begin(payment, request, &watch.usage);
+        let begin = |payment| UsageReading::begin(payment, request, &watch.usage);
         Stamp {
             lines: self.lines,
             undo: self.undo,
@@ -125,7 +125,7 @@ pub(crate) struct Stamp {
     held: Option<Hold>,
     undo: Option<Undo>,
     /// None if no usage is read.
-    reading: Option<Box<Reading>>,
+    reading: Option<UsageReading>,
 }
 
 impl Stamp {
@@ -158,7 +158,7 @@ impl Stamp {
                 }
             }
         }
-        if let Some(reading) = &mut self.reading {
+        if let Some(reading) = &self.reading {
             reading.head(response.status(), response.headers());
         }
         response.map(|body| ResponseBody::inner(body, self.held, self.reading))

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, HeaderValue};
 use http::{HeaderMap, Request, StatusCode};
 use http_body::Frame;
+use parking_lot::Mutex;
 use ratekeeper_http::{Spent, SpentFrom, UsageScanner};
 use ratekeeper_rules::UsageRules;
 
@@ -45,6 +46,26 @@ impl SpentSlot {
     #[must_use]
     pub fn get(&self) -> Option<&Spent> {
         self.0.get()
+    }
+}
+
+/// Counts the bytes of a request's body while it comes. A response that does not tell its usage is estimated by them, where
+/// no `Content-Length` tells.
+///
+/// A service outside the layer that wraps the body of its requests puts one among their extensions, and keeps a clone to add
+/// what comes. Without one, a body of unknown length counts as an empty one.
+#[derive(Clone, Debug, Default)]
+pub struct RequestBytes(Arc<AtomicU64>);
+
+impl RequestBytes {
+    /// Adds the length of a piece.
+    pub fn add(&self, bytes: usize) {
+        // Relaxed: it is the only thing that is told.
+        self.0.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
     }
 }
 
@@ -99,51 +120,109 @@ enum End {
     Left,
 }
 
+/// A share in reading what a request used: among the extensions of every request whose usage is read, until it reaches the
+/// inner service.
+///
+/// A service that finishes a request although its client is gone keeps a clone, and tells it of the response that nobody else
+/// reads any more. The request pays when it is told that the response [is whole](Self::whole), or for what has come when the
+/// last share is dropped.
+#[derive(Clone, Debug)]
+pub struct UsageReading(Arc<Mutex<Option<Reading>>>);
+
+impl UsageReading {
+    /// Reads the head of the response.
+    pub fn head(&self, status: StatusCode, headers: &HeaderMap) {
+        if let Some(reading) = &mut *self.0.lock() {
+            reading.head(status, headers);
+        }
+    }
+
+    /// Reads a piece of the response.
+    #[inline]
+    pub fn frame(&self, frame: &Frame<Bytes>) {
+        if let Some(reading) = &mut *self.0.lock() {
+            reading.frame(frame);
+        }
+    }
+
+    /// Pays for a response that has come whole.
+    pub fn whole(&self) {
+        self.end(Some(End::Whole));
+    }
+
+    /// Pays for a response that failed, or that there is none of.
+    pub(crate) fn failed(&self) {
+        self.end(Some(End::Failed));
+    }
+
+    /// Pays nothing: what the request took is given back by other means.
+    pub(crate) fn undone(&self) {
+        self.end(None);
+    }
+
+    fn end(&self, end: Option<End>) {
+        // Paying asks the limiter: not under the lock.
+        let reading = self.0.lock().take();
+        if let Some(mut reading) = reading {
+            match end {
+                Some(end) => reading.end(end),
+                None => reading.payment = None,
+            }
+        }
+    }
+}
+
 /// Reads the usage of one request. Dropped, it pays for what has come by then.
 #[derive(Debug)]
-pub(crate) struct Reading {
+struct Reading {
     scanner: UsageScanner,
     /// None once it is paid.
     payment: Option<Payment>,
     slot: Option<SpentSlot>,
+    /// The bytes of the request's body that have come; None if nobody counts them.
+    sent: Option<RequestBytes>,
     counts: Arc<UsageCounts>,
     /// The length of the body that the head tells.
     length: Option<u64>,
     received: u64,
 }
 
-impl Reading {
+impl UsageReading {
     /// Begins to read the usage of `request`, and asks for a response that can be read.
     pub(crate) fn begin<B>(
         payment: Payment,
         request: &mut Request<B>,
         counts: &Arc<UsageCounts>,
-    ) -> Option<Box<Self>> {
+    ) -> Option<Self> {
         let RequestUsage(rules) = request.extensions_mut().remove::<RequestUsage>()?;
         if rules.reads_bodies() {
             let identity = HeaderValue::from_static("identity");
             request.headers_mut().insert(ACCEPT_ENCODING, identity);
         }
         let sent = length(request.headers()).unwrap_or(0);
-        Some(Box::new(Self {
+        let reading = Reading {
             scanner: UsageScanner::new(rules, request.method(), sent),
             payment: Some(payment),
             slot: request.extensions().get().cloned(),
+            sent: request.extensions().get().cloned(),
             counts: Arc::clone(counts),
             length: None,
             received: 0,
-        }))
+        };
+        let reading = Self(Arc::new(Mutex::new(Some(reading))));
+        request.extensions_mut().insert(reading.clone());
+        Some(reading)
     }
+}
 
-    /// Reads the head of the response.
-    pub(crate) fn head(&mut self, status: StatusCode, headers: &HeaderMap) {
+impl Reading {
+    fn head(&mut self, status: StatusCode, headers: &HeaderMap) {
         self.length = length(headers);
         self.scanner.head(status, headers);
     }
 
-    /// Reads a piece of the response.
     #[inline]
-    pub(crate) fn frame(&mut self, frame: &Frame<Bytes>) {
+    fn frame(&mut self, frame: &Frame<Bytes>) {
         if let Some(data) = frame.data_ref() {
             self.received = self.received.saturating_add(data.len() as u64);
             self.scanner.feed(data);
@@ -152,25 +231,13 @@ impl Reading {
         }
     }
 
-    /// Pays for a response that was sent whole.
-    pub(crate) fn whole(mut self: Box<Self>) {
-        self.end(End::Whole);
-    }
-
-    /// Pays for a response that failed, or that there is none of.
-    pub(crate) fn failed(mut self: Box<Self>) {
-        self.end(End::Failed);
-    }
-
-    /// Pays nothing: what the request took is given back by other means.
-    pub(crate) fn undone(mut self: Box<Self>) {
-        self.payment = None;
-    }
-
     fn end(&mut self, end: End) {
         let Some(payment) = self.payment.take() else {
             return;
         };
+        if let Some(sent) = &self.sent {
+            self.scanner.sent(sent.get());
+        }
         let spent = match (end, self.received) {
             // It failed before its first byte.
             (End::Failed, 0) => self.scanner.told_only(),

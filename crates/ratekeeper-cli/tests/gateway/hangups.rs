@@ -28,6 +28,9 @@ const PLACES: &str =
 /// The longest that an upstream may take: far longer than any of these tests.
 const PATIENT: &str = "upstream_timeout: 1h\n";
 
+/// The answer to everything.
+const DONE: &str = r#"{"usage":{"prompt_tokens":100,"completion_tokens":400}}"#;
+
 const SLOW: &str = "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n";
 
 /// An upstream whose work on `/slow` ends when the test says so, whether its client is there or not.
@@ -42,7 +45,7 @@ impl Worker {
         let gate = Arc::new((Mutex::new(0_usize), Condvar::new()));
         let own = Arc::clone(&gate);
         let upstream = Upstream::start(move |asked| {
-            if asked.head.starts_with("GET /slow") {
+            if asked.head.contains(" /slow ") {
                 let (may_end, changed) = &*own;
                 let mut may_end = may_end.lock().expect("a lock");
                 while *may_end == 0 {
@@ -50,7 +53,7 @@ impl Worker {
                 }
                 *may_end -= 1;
             }
-            ok("done")
+            ok(DONE)
         });
         Self { upstream, gate }
     }
@@ -140,7 +143,7 @@ fn a_permit_is_held_until_the_upstream_is_done_and_its_answer_is_thrown_away() {
         tells_abandoned(&gateway, 0);
     }
     worker.end(1);
-    assert_eq!(gateway.get("/slow", &[]).body, "done");
+    assert_eq!(gateway.get("/slow", &[]).body, DONE);
     // Their answers arrived: none of the connections was closed.
     assert!(
         worker
@@ -160,7 +163,7 @@ fn a_place_is_kept_for_as_long_as_answers_took_lately() {
     worker.has(1);
     std::thread::sleep(Duration::from_secs(4));
     worker.end(1);
-    assert!(whole(first).body.contains("done"));
+    assert!(whole(first).body.contains(DONE));
     come_and_go(&worker, &gateway);
     tells_abandoned(&gateway, LIMIT);
     let refused = gateway.get("/", &[]);
@@ -289,4 +292,32 @@ fn whole(mut stream: TcpStream) -> Answer {
     let mut answer = String::new();
     let _ = std::io::Read::read_to_string(&mut stream, &mut answer);
     Answer::read(&answer)
+}
+
+/// What the model did for nobody is paid, as its answer says.
+#[test]
+fn a_finished_request_pays_for_what_its_answer_tells() {
+    let budgets = "
+usage: tokens
+descriptors:
+  - key: path
+    value: /slow
+    rate_limit: { window: 1h, limit: 1000, post_paid: true }
+";
+    let worker = Worker::start();
+    let rules = format!("domain: api{budgets}    concurrency: {{ limit: 3, timeout: 1h }}\n");
+    let gateway = worker.gateway(&rules, "");
+    let post = SLOW
+        .replace("GET", "POST")
+        .replace("Host: a", "Host: a\r\nContent-Length: 0");
+    let client = gateway.open(&post);
+    worker.has(1);
+    drop(client);
+    tells_abandoned(&gateway, 1);
+    worker.end(1);
+    gateway.tells(
+        "/metrics",
+        "ratelimit_usage_hits_total{from=\"response\"} 500\n",
+    );
+    tells_abandoned(&gateway, 0);
 }

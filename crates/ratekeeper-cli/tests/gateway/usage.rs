@@ -224,6 +224,24 @@ fn what_is_compressed_costs_the_estimate() {
     assert_eq!(line["usage"], PROMPT.len().div_ceil(4) + 100);
 }
 
+/// In chunks, no head tells how long the prompt is.
+#[test]
+fn a_prompt_of_unknown_length_is_estimated_too() {
+    let upstream = Upstream::start(|_| ok("{}"));
+    let gateway = gateway(&upstream.url(), &[]);
+    let chunk = format!("7d0\r\n{}\r\n", "x".repeat(2_000));
+    let answer = gateway.say(&format!(
+        "POST /v1/chat HTTP/1.1\r\nHost: a\r\nX-User: ada\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n\
+         {chunk}{chunk}0\r\n\r\n"
+    ));
+    assert_eq!(Answer::read(&answer).status, 200, "{answer}");
+    let line = logged(&gateway, "estimate");
+    assert_eq!(
+        line["usage"], 1_001,
+        "a quarter of the prompt, and of the answer"
+    );
+}
+
 /// An upstream of one stream, which sends these events and then waits for its client to go away.
 fn endless(events: usize) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
@@ -560,11 +578,55 @@ fn limits_go_by_a_value_in_the_body() {
         assert_eq!(denied.status, 429, "{body}");
         assert!(denied.body.contains(r#""id":null"#), "{denied:?}");
     }
-    assert_eq!(say(JSON, r#"{"model":"new","model":"other"}"#).status, 400);
+    for other in [
+        r#""model":"other""#,
+        r#""model":null"#,
+        r#""Model":"other""#,
+    ] {
+        let body = format!(r#"{{"model":"new",{other}}}"#);
+        assert_eq!(say(JSON, &body).status, 400, "{body}");
+    }
     assert_eq!(say(JSON, "\u{feff}{\"model\":\"new\"}").status, 400);
     let late = format!(r#"{{"messages":"{}"#, "x".repeat((4 << 20) + 100));
     assert_eq!(say(JSON, &late).status, 413);
     assert_eq!(upstream.asked().len(), 2);
+}
+
+/// What would be refused passes where the limits are off, or only count.
+#[test]
+fn limits_that_do_not_enforce_refuse_no_body() {
+    let prompt = "x".repeat((4 << 20) + 100);
+    for mode in ["off", "shadow"] {
+        let upstream = Upstream::start(|_| ok("{}"));
+        let url = upstream.url();
+        let args = ["--upstream", &url, "--limits", mode];
+        let gateway = Gateway::start_with(MODELS, BY_MODEL, &args);
+        let bodies = [
+            "not json".to_owned(),
+            r#"{"model":"a","model":"b"}"#.to_owned(),
+            format!(r#"{{"messages":"{prompt}","model":"a"}}"#),
+            format!(r#"{{"model":"a","messages":"{prompt}","model":"b"}}"#),
+        ];
+        for (number, body) in bodies.iter().enumerate() {
+            let answer = Answer::read(&gateway.say(&post_body("application/json", body)));
+            assert_eq!(answer.status, 200, "{mode} {number}: {answer:?}");
+            let passed = &upstream.asked()[number].body;
+            assert!(passed == body.as_bytes(), "{mode} {number}: all of it");
+        }
+    }
+}
+
+/// Nothing is decompressed.
+#[test]
+fn a_compressed_body_that_limits_go_by_is_refused() {
+    let upstream = Upstream::start(|_| ok("{}"));
+    let gateway = Gateway::start_with(MODELS, BY_MODEL, &["--upstream", &upstream.url()]);
+    for (encoding, status) in [("gzip", 415), ("identity", 200)] {
+        let post = post_body("application/json", r#"{"model":"small"}"#);
+        let head = format!("Content-Encoding: {encoding}\r\nContent-Type:");
+        let answer = Answer::read(&gateway.say(&post.replace("Content-Type:", &head)));
+        assert_eq!(answer.status, status, "{encoding}: {answer:?}");
+    }
 }
 
 /// The second value comes when the request is on its way already; or what no JSON is, behind which lenient readers find one.

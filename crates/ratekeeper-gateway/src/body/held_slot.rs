@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ratekeeper_tower::{Hold, InFlight, LoadSign, Passage};
+use ratekeeper_tower::{Hold, InFlight, LoadSign, Passage, UsageReading};
 use tokio::time::sleep;
 
 use super::progress::Progress;
@@ -49,8 +49,17 @@ struct Held {
     since: Instant,
     /// True once anything of the request may have been sent.
     is_sent: AtomicBool,
-    /// The same, told to the one who goes on with the exchange when its client is gone; None if the exchange ends with its client.
-    finish: Option<Arc<AtomicBool>>,
+    /// For the one who goes on with the exchange when its client is gone; None if the exchange ends with its client.
+    finish: Option<Finish>,
+}
+
+/// What an exchange needs to go on when its client is gone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Finish {
+    /// True once anything of the request may have been sent.
+    pub(crate) is_sent: Arc<AtomicBool>,
+    /// Reads what the answer says that the request used; None if that is not read.
+    pub(crate) usage: Option<UsageReading>,
 }
 
 #[derive(Debug)]
@@ -87,11 +96,7 @@ impl HeldSlot {
     }
 
     /// Holds the passage as well, and tells `finish` when the request is being sent.
-    pub(crate) fn with(
-        mut self,
-        passage: Option<Passage>,
-        finish: Option<Arc<AtomicBool>>,
-    ) -> Self {
+    pub(crate) fn with(mut self, passage: Option<Passage>, finish: Option<Finish>) -> Self {
         if let Some(held) = &mut self.0 {
             held.load = passage.map(Load::Asked);
             held.finish = finish;
@@ -105,7 +110,7 @@ impl HeldSlot {
             // Relaxed, here and below: whoever drops the exchange has synchronised with its last poll.
             held.is_sent.store(true, Ordering::Relaxed);
             if let Some(finish) = &held.finish {
-                finish.store(true, Ordering::Relaxed);
+                finish.is_sent.store(true, Ordering::Relaxed);
             }
         }
     }
@@ -137,10 +142,11 @@ impl HeldSlot {
         }
     }
 
-    /// The route, if the exchange goes on although its client is gone.
-    pub(crate) fn goes_on(&self) -> Option<&Arc<Route>> {
+    /// The route, if the exchange goes on although its client is gone, and what reads the usage then.
+    pub(crate) fn goes_on(&self) -> Option<(&Arc<Route>, Option<&UsageReading>)> {
         let held = self.0.as_ref()?;
-        held.finish.as_ref().map(|_| &held.route)
+        let finish = held.finish.as_ref()?;
+        Some((&held.route, finish.usage.as_ref()))
     }
 
     /// Frees the slot: the upstream is done.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::{Body, Incoming};
+use ratekeeper_tower::UsageReading;
 use tokio::time::timeout;
 
 use super::held_slot::HeldSlot;
@@ -64,8 +65,8 @@ impl Received {
         }
     }
 
-    /// Reads the rest and throws it away, as far as it is bounded.
-    async fn drain(mut self, patience: Duration) {
+    /// Reads the rest, as far as it is bounded, for the usage that it tells.
+    async fn drain(mut self, usage: Option<UsageReading>, patience: Duration) {
         let Some(mut incoming) = self.incoming.take() else {
             return;
         };
@@ -75,6 +76,9 @@ impl Received {
                 let Ok(frame) = frame else {
                     return Rest::Broken;
                 };
+                if let Some(usage) = &usage {
+                    usage.frame(&frame);
+                }
                 match left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
                     Some(rest) => left = rest,
                     None => return Rest::TooLong,
@@ -83,7 +87,12 @@ impl Received {
             Rest::Over
         };
         match timeout(patience, rest).await {
-            Ok(Rest::Over) => self.over(),
+            Ok(Rest::Over) => {
+                if let Some(usage) = usage {
+                    usage.whole();
+                }
+                self.over();
+            }
             // Its time is over.
             Ok(Rest::Broken) | Err(_) => self.broken(),
             Ok(Rest::TooLong) => {}
@@ -101,19 +110,20 @@ enum Rest {
 
 impl Drop for Received {
     fn drop(&mut self) {
-        let route = self.slot.as_ref().and_then(HeldSlot::goes_on);
+        let goes_on = self.slot.as_ref().and_then(HeldSlot::goes_on);
         // Without the body, this is the end of `drain`.
-        if let (Some(route), Some(incoming)) = (route, self.incoming.take()) {
+        if let (Some((route, usage)), Some(incoming)) = (goes_on, self.incoming.take()) {
             let (patience, counts) = (
                 route.upstream.response_timeout,
                 route.upstream.counts.clone(),
             );
+            let usage = usage.cloned();
             let rest = Self {
                 incoming: Some(incoming),
                 lease: self.lease.take(),
                 slot: self.slot.take(),
             };
-            Abandoned::go_on(&counts, rest.drain(patience));
+            Abandoned::go_on(&counts, rest.drain(usage, patience));
         }
     }
 }

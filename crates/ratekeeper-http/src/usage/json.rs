@@ -18,7 +18,7 @@ pub(crate) enum Found<'a> {
     Number(&'a [u8]),
     /// A text, without its escapes; only where texts are wanted.
     Text(&'a [u8]),
-    /// Anything else but null.
+    /// Anything else; null only where texts are wanted.
     Other,
 }
 
@@ -32,6 +32,10 @@ pub(crate) trait Target {
 
     /// Takes what was found at a place.
     fn found(&mut self, place: usize, value: Found<'_>);
+
+    /// Hears of a key that leads some readers to a place, and others not: one in other letters' case, or one that is there
+    /// again on the way to the place. Only where texts are wanted.
+    fn ambiguous(&mut self, _place: usize) {}
 }
 
 /// Reads one JSON text after the other.
@@ -56,6 +60,8 @@ pub(crate) struct JsonScanner {
 #[derive(Clone, Copy, Debug, Default)]
 struct Level {
     places: Places,
+    /// The places that a key of the object has led to so far.
+    led: Places,
     is_list: bool,
     /// The index of the item at hand.
     index: u32,
@@ -231,9 +237,31 @@ impl JsonScanner {
             self.at = At::Comma;
         } else {
             self.value = self.leads(target, |token, key| key == Some(token.key.as_bytes()));
+            if T::TEXTS {
+                self.compare_key(target);
+            }
             self.at = At::Colon;
         }
         &piece[end + 1..]
+    }
+
+    /// Tells the target of a place that readers may disagree on for the key at hand. Some, such as Go's, take a key in
+    /// another case for the same, and of two objects most take the last.
+    fn compare_key<T: Target>(&mut self, target: &mut T) {
+        let alike = self.leads(target, |token, key| {
+            let key = key.and_then(|key| std::str::from_utf8(key).ok());
+            key.is_some_and(|key| key != &*token.key && folded(key).eq(folded(&token.key)))
+        });
+        let depth = self.depth;
+        let Some(level) = depth.checked_sub(1).and_then(|at| self.levels.get_mut(at)) else {
+            return;
+        };
+        // Two values at a place itself are compared when they have come.
+        let again =
+            bits(level.led & self.value).filter(|place| target.tokens(*place).len() > depth);
+        let ambiguous = alike | set(again);
+        level.led |= self.value;
+        bits(ambiguous).for_each(|place| target.ambiguous(place));
     }
 
     /// The places of the innermost level whose next token is the key or index at hand.
@@ -344,10 +372,10 @@ impl JsonScanner {
                 self.text.push(&[byte]);
                 self.at = At::Number;
             }
-            // Null is as good as nothing: streams send it before the usage is known.
-            b'n' | b'-' | b'0'..=b'9' => self.at = At::Word,
-            b'{' | b'[' | b'"' | b't' | b'f' => {
-                if is_wanted {
+            b'-' | b'0'..=b'9' => self.at = At::Word,
+            b'{' | b'[' | b'"' | b't' | b'f' | b'n' => {
+                // For numbers null is as good as nothing: streams send it before the usage is known.
+                if is_wanted && (byte != b'n' || T::TEXTS) {
                     self.found(Found::Other, target);
                 }
                 match byte {
@@ -370,6 +398,7 @@ impl JsonScanner {
         };
         *level = Level {
             places,
+            led: 0,
             is_list,
             index: 0,
         };
@@ -436,6 +465,14 @@ impl JsonScanner {
         }
         self.at = At::InKey;
     }
+}
+
+/// The characters of `key` without their case, as readers compare them that do not care: some letters beyond ASCII, such as
+/// the long s, are another case of one within.
+fn folded(key: &str) -> impl Iterator<Item = char> + '_ {
+    key.chars()
+        .flat_map(char::to_uppercase)
+        .flat_map(char::to_lowercase)
 }
 
 const fn is_of_number(byte: u8) -> bool {

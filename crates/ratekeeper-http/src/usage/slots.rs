@@ -10,6 +10,8 @@ use super::number;
 pub(super) struct Slots {
     /// In billionths.
     found: [Option<u128>; USAGE_SUMS_MAX],
+    /// True if a number was found that has all of the input.
+    has_all: bool,
     /// True if something was found that is no number of hits.
     pub(super) is_unreadable: bool,
     /// Counts what was found.
@@ -28,7 +30,8 @@ impl Slots {
 
     fn all<'s>(&'s self, rules: &'s UsageRules) -> impl Iterator<Item = (&'s UsageSum, u128)> {
         let sums = rules.sums.iter().zip(self.found);
-        sums.filter_map(|(sum, found)| Some((sum, found?)))
+        sums.filter(|(sum, _)| !(self.has_all && sum.is_beside))
+            .filter_map(|(sum, found)| Some((sum, found?)))
     }
 
     /// The sum of all numbers by their weights, in millionths of billionths of a hit; None if there is none.
@@ -78,6 +81,7 @@ impl Target for UsageTarget<'_> {
             Found::Text(_) | Found::Other => None,
         };
         if let Some(field) = self.rules.fields.get(place) {
+            self.slots.has_all |= field.is_all && number.is_some();
             self.slots.put(field.sum, number);
         }
     }

@@ -1,7 +1,7 @@
 //! The answers of failure modes, where the store gives none in time.
 
 use ratekeeper_core::combine;
-use ratekeeper_store::{Execution, Extra, Request, StepOutcome, Store, StoreError, Verdicts};
+use ratekeeper_store::{Execution, Extra, Request, Step, StepOutcome, Store, StoreError, Verdicts};
 use smallvec::SmallVec;
 
 use super::MatchedCheck;
@@ -43,6 +43,30 @@ impl<S: Store> Limiter<S> {
             owed.map(|((step, mode), outcome)| owed_hits(step, mode, outcome, verdicts.allowed));
         self.expect_late(late, &plan.steps, owed.collect(), verdicts.allowed, passed);
         verdicts
+    }
+
+    /// Gives back what the steps that `is_returned` selects take of the store, once its `late` answer comes: nobody waits for the
+    /// request any more, which the store did not answer in time, for the reason `why`.
+    #[cold]
+    pub(crate) fn give_back_late(
+        &self,
+        matched: &MatchedCheck,
+        is_returned: impl Fn(&Step) -> bool,
+        late: Option<S::Ticket>,
+        why: StoreError,
+    ) {
+        let returned = |step: &Step| Step {
+            hits: if is_returned(step) { step.hits } else { 0 },
+            ..*step
+        };
+        let steps: SmallVec<[Step; 4]> = matched.plan.steps.iter().map(returned).collect();
+        match late.filter(|_| self.fallback().is_some()) {
+            Some(late) => {
+                let owed = steps.iter().map(|_| 0).collect();
+                self.expect_late(late, &steps, owed, false, self.passed(matched));
+            }
+            None => self.strand(&steps, why),
+        }
     }
 
     /// The verdicts when the store gave none, or its `answer` is about only some of the steps: each rule's

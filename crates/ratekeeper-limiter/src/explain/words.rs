@@ -31,6 +31,10 @@ pub(super) fn synced(known: &SyncedHits) -> String {
     )
 }
 
+/// A synced budget of which reservations have used more than other requests.
+pub(super) const RESERVED: &str =
+    "this is the counter of its reservations, which are counted apart from what nodes sync";
+
 /// The hits that a node holds of a counter, in words.
 pub(super) fn leased(held: &LeasedHits, by_default: bool) -> String {
     let LeasedHits {

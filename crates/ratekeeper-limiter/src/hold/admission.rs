@@ -1,5 +1,6 @@
 //! Requests that are held until they have ended: they wait for their turn, and release their slots.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -15,7 +16,7 @@ use super::permits::is_concurrency;
 use super::{Bill, BucketTurn, HoldError, Queued, Receipt, fully};
 use crate::decide::MatchedCheck;
 use crate::plan::Plan;
-use crate::purpose::{BudgetUse, Purpose};
+use crate::purpose::{BudgetUse, Purpose, is_reserve};
 use crate::token::HoldPart;
 use crate::{Check, Decision, Limiter, Policies, Snapshot};
 
@@ -92,12 +93,12 @@ impl<T> PendingAdmission<T> {
         self.0.terms.slots.as_ref()
     }
 
-    /// True if a leaky bucket may hold the request back. It may then have taken a turn, which only the
-    /// store's answer tells, and which must be given back even if the caller no longer waits for the answer.
+    /// True if the request may have taken a turn in a leaky bucket, or reserved hits of a budget. Only the store's answer tells,
+    /// and a caller that no longer waits for it must [abandon](Self::abandon) the request, so that they are given back.
     #[must_use]
-    pub fn may_wait(&self) -> bool {
+    pub fn must_be_heard(&self) -> bool {
         let MatchedCheck { decision, plan, .. } = &self.0.matched;
-        plan.may_wait(decision.snapshot())
+        plan.may_wait(decision.snapshot()) || plan.steps.iter().any(is_reserve)
     }
 
     /// Polls the store for its answer, which is then to be [read](Self::conclude).
@@ -133,6 +134,46 @@ impl<T> PendingAdmission<T> {
             decision, ref plan, ..
         } = matched;
         terms.admitted(decision, plan, &verdicts, turn, may_be_held, heard)
+    }
+
+    /// Waits for the store's answer to a request whose caller is gone, and gives back what only that tells: what it reserved of
+    /// budgets, and a turn in a leaky bucket with the hits that it took along with that. Other hits stay taken, and its
+    /// [slots](Self::slots) are to be released apart.
+    pub async fn abandon<S: Store<Ticket = T>>(mut self, limiter: Arc<Limiter<S>>)
+    where
+        T: Future<Output = Result<Verdicts, StoreError>> + Unpin,
+    {
+        let answer = poll_fn(|cx| self.poll(cx)).await;
+        if let Err(why) = answer {
+            return self.abandon_unanswered(&limiter, why);
+        }
+        let Admitted { queued, bill, .. } = self.conclude(&limiter, answer);
+        match (queued, bill) {
+            // It has the reserved hits too.
+            (Some(queued), _) => {
+                if let Some(back) = queued.receipt.give_back(&limiter) {
+                    let _ = back.await;
+                }
+            }
+            (None, Some(bill)) => {
+                if let Some(paying) = bill.pay(&limiter, 0) {
+                    paying.await;
+                }
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// Gives back what the store reserves for a request whose caller is gone, once it answers after all.
+    fn abandon_unanswered<S: Store<Ticket = T>>(self, limiter: &Limiter<S>, why: StoreError) {
+        let Pending {
+            matched, ticket, ..
+        } = *self.0;
+        let late = match why {
+            StoreError::Timeout => S::late(ticket),
+            _ => None,
+        };
+        limiter.give_back_late(&matched, is_reserve, late, why);
     }
 }
 

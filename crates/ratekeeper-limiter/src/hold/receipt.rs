@@ -57,8 +57,19 @@ pub struct Receipt {
     pub(crate) at: Timestamp,
     /// The time of the decision by the limiter's clock.
     pub(crate) heard: Timestamp,
-    /// The parts taken; those of a leaky bucket with the time after `at` by which the turn has passed.
-    pub(crate) taken: SmallVec<[(HoldPart, Option<Micros>); 2]>,
+    /// The parts taken.
+    pub(crate) taken: SmallVec<[ReceiptPart; 2]>,
+}
+
+/// The hits that a request took of one rate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ReceiptPart {
+    pub(crate) part: HoldPart,
+    /// The interval of the synced counter that they were taken of; zero for the store's own, also if they were reserved of
+    /// a limit that is synced otherwise.
+    pub(crate) sync: Micros,
+    /// The time after the decision by which the turn has passed; None unless it is a leaky bucket.
+    pub(crate) ends_after: Option<Micros>,
 }
 
 impl Receipt {
@@ -78,15 +89,17 @@ impl Receipt {
     pub fn give_back<S: Store>(self, limiter: &Limiter<S>) -> Option<S::Ticket> {
         let now = limiter.clock().now();
         let snapshot = limiter.load();
-        let parts: SmallVec<[HoldPart; 2]> = self.taken.iter().map(|(part, _)| *part).collect();
+        let parts: SmallVec<[HoldPart; 2]> = self.taken.iter().map(|taken| taken.part).collect();
         let hits = |part: &HoldPart, _: &_| -i64::try_from(part.hits).unwrap_or(MAX_HITS);
         let mut steps = snapshot.settlement(&parts, now, hits);
         steps.retain(|step| {
+            let taken = self.taken.iter().find(|taken| taken.part.key == step.key);
+            // Only the counter that they were taken of can give them back.
+            step.sync = taken.map_or(step.sync, |taken| taken.sync);
             if !step.limit.algorithm().has_turns() {
                 return true;
             }
-            let same = |(part, _): &&(HoldPart, Option<Micros>)| part.key == step.key;
-            let ends_after = self.taken.iter().find(same).and_then(|(_, ends)| *ends);
+            let ends_after = taken.and_then(|taken| taken.ends_after);
             let tail = ends_after.and_then(|ends| self.tail(&step.limit, ends, now));
             if let Some(tail) = tail {
                 step.limit = tail;

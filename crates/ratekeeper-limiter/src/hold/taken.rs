@@ -4,6 +4,7 @@ use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_store::{Charge, Step, Verdicts};
 
 use super::Receipt;
+use super::receipt::ReceiptPart;
 use crate::decision::Answered;
 use crate::plan::Plan;
 use crate::token::HoldPart;
@@ -83,7 +84,11 @@ impl Plan {
             let is_turn = step.limit.algorithm().has_turns();
             let span = step.limit.span(part.hits);
             let ends_after = Micros::new(answered.delay.get() + span.get());
-            Some((part, is_turn.then_some(ends_after)))
+            Some(ReceiptPart {
+                part,
+                sync: step.sync,
+                ends_after: is_turn.then_some(ends_after),
+            })
         });
         Receipt {
             at: verdicts.at,

@@ -1,5 +1,7 @@
 //! From the store's verdicts to statuses and statistics.
 
+use std::cmp::Reverse;
+
 use ratekeeper_core::{Limit, Micros, Mode, Timestamp, combine, quota_denies};
 use ratekeeper_rules::{FailureMode, RuleIndex, TenantHash, Unit};
 use ratekeeper_store::{Charge, Step, Verdicts};
@@ -49,7 +51,8 @@ impl Plan {
         limited.contains(&false)
     }
 
-    /// The answer of the limit that `source` contributed for descriptor `number`, if there is one.
+    /// The answer of the limit that `source` contributed for descriptor `number`, if there is one: of a budget that is counted
+    /// in two places, that of the fuller one.
     pub(crate) fn answered<'p>(
         &'p self,
         snapshot: &'p Snapshot,
@@ -57,9 +60,11 @@ impl Plan {
         source: LimitSource,
         verdicts: &'p Verdicts,
     ) -> Option<(&'p Step, Answered)> {
-        let mut answers = self.answers(snapshot, verdicts);
-        let found = answers.find(|(step, from, _)| step.descriptor == number && *from == source);
-        found.map(|(step, _, answered)| (step, answered))
+        let answers = self.answers(snapshot, verdicts);
+        let found = answers.filter(|(step, from, _)| step.descriptor == number && *from == source);
+        let fuller = found
+            .min_by_key(|(_, _, answered)| (answered.remaining, Reverse(answered.retry_after)));
+        fuller.map(|(step, _, answered)| (step, answered))
     }
 
     /// Returns true if `rule` makes descriptor `number` unlimited.

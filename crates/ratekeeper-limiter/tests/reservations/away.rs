@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 use ratekeeper_core::{Limit, Mode};
 use ratekeeper_limiter::{
-    Admitted, BudgetUse, Clock, Fallback, FallbackConfig, Limiter, ReceiptMode,
+    Admitted, BudgetUse, Clock, Fallback, FallbackConfig, Limiter, PendingAdmission, ReceiptMode,
 };
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 use ratekeeper_store::{
@@ -62,6 +62,9 @@ impl Store for Remote {
         if request.steps.iter().all(is_synced) {
             return Answer::Decided(self.synced.decide_now(request));
         }
+        if request.steps.iter().any(is_synced) {
+            return Answer::Decided(self.look(request));
+        }
         let decide = || Ok(self.exact.decide_now(request));
         let replies = match *self.health.lock() {
             Health::Well => vec![decide()],
@@ -89,6 +92,21 @@ impl Store for Remote {
     // Else nothing would be synced.
     fn leases(&self, _: StoreSlot) -> bool {
         true
+    }
+}
+
+impl Remote {
+    /// Looks at counters of both kinds.
+    fn look(&self, request: &Request<'_>) -> Verdicts {
+        let mut verdicts = self.exact.decide_now(request);
+        let synced = self.synced.decide_now(request);
+        for (number, step) in request.steps.iter().enumerate() {
+            assert_eq!(step.hits, 0, "it is no look");
+            if !step.sync.is_zero() {
+                verdicts.outcomes[number] = synced.outcomes[number];
+            }
+        }
+        verdicts
     }
 }
 
@@ -147,11 +165,17 @@ fn seen(limiter: &Arc<Limiter<Remote>>, budgets: BudgetUse) -> u64 {
     binding.expect("a limit").answered.remaining
 }
 
-fn admit(limiter: &Arc<Limiter<Remote>>, budgets: BudgetUse) -> Admitted {
+fn ask(
+    limiter: &Arc<Limiter<Remote>>,
+    budgets: BudgetUse,
+) -> Answer<PendingAdmission<Replies>, Admitted> {
     let mut check = check(1);
     check.budgets = budgets;
-    let at = limiter.clock().now();
-    match limiter.admit(&check, at, ReceiptMode::Dropped) {
+    limiter.admit(&check, limiter.clock().now(), ReceiptMode::Kept)
+}
+
+fn admit(limiter: &Arc<Limiter<Remote>>, budgets: BudgetUse) -> Admitted {
+    match ask(limiter, budgets) {
         Answer::Decided(admitted) => admitted,
         Answer::Pending(mut pending) => {
             let mut context = Context::from_waker(Waker::noop());
@@ -160,6 +184,14 @@ fn admit(limiter: &Arc<Limiter<Remote>>, budgets: BudgetUse) -> Admitted {
             };
             pending.conclude(limiter, answer)
         }
+    }
+}
+
+/// A call that is let in, and refused afterwards, as for overload: what it took is given back.
+fn refuse(limiter: &Arc<Limiter<Remote>>, budgets: BudgetUse) {
+    let receipt = admit(limiter, budgets).receipt;
+    if let Some(back) = receipt.and_then(|receipt| receipt.give_back(limiter)) {
+        now(back).expect("the store is well");
     }
 }
 
@@ -303,6 +335,7 @@ proptest! {
                 0 => (BudgetUse::Reserve(call.hits), &mut reserved),
                 _ => (BudgetUse::Look, &mut looked),
             };
+            refuse(&limiter, budgets);
             let is_allowed = Call::well(call.hits, call.used).make_with(&limiter, budgets);
             prop_assert_eq!(is_allowed, *spent < LIMIT);
             *spent += if is_allowed { call.used } else { 0 };
@@ -310,6 +343,9 @@ proptest! {
         for (budgets, spent) in [(BudgetUse::Reserve(0), reserved), (BudgetUse::Look, looked)] {
             prop_assert_eq!(seen(&limiter, budgets), LIMIT.saturating_sub(spent), "{:?}", budgets);
         }
+        let told = now(limiter.inspect(&check(0)));
+        let told = told.descriptors[0].nodes[0].limits[0].remaining;
+        prop_assert_eq!(told, Some(LIMIT.saturating_sub(reserved.max(looked))));
     }
 }
 
@@ -326,6 +362,26 @@ fn a_call_that_was_refused_for_a_slow_store_gives_back_what_that_took() {
         assert!(!refused.make(&limiter));
         settle(&limiter);
         assert_eq!(seen(&limiter, BudgetUse::Reserve(0)), 10);
+    }
+}
+
+#[test]
+fn what_the_store_reserves_for_nobody_is_given_back() {
+    for budget in BUDGETS {
+        for health in [Health::Well, Health::Slow, Health::Away] {
+            for hits in [300, 50_000] {
+                let limiter = node(budget, ("allow", 1.0), &Arc::new(store()));
+                assert!(Call::well(600, 600).make(&limiter));
+                turn(&limiter, health);
+                let Answer::Pending(pending) = ask(&limiter, BudgetUse::Reserve(hits)) else {
+                    panic!("{budget}: it is asked elsewhere");
+                };
+                now(pending.abandon(Arc::clone(&limiter)));
+                settle(&limiter);
+                let left = seen(&limiter, BudgetUse::Reserve(0));
+                assert_eq!(left, 400, "{budget}, {health:?}: {hits}");
+            }
+        }
     }
 }
 

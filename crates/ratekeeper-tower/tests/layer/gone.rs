@@ -106,3 +106,28 @@ descriptors:
     let denied = ask().await.expect("an answer");
     assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_reserved_for_nobody_is_given_back() {
+    let permits = "- key: path\n  concurrency: { limit: 5000, timeout: 8760h }\n";
+    for more in ["", permits] {
+        let layer = far(&format!(
+            "
+domain: d
+usage: {{ tokens: {{}}, reserve: 400 }}
+descriptors:
+- key: api_key
+  rate_limit: {{ window: 8760h, limit: 1000, post_paid: true }}
+{more}"
+        ));
+        let called = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("")));
+        let limited = layer.layer(called);
+        let ask = || limited.clone().oneshot(of("ada"));
+        for _ in 0..3 {
+            begin_and_go(ask()).await;
+        }
+        let answer = ask().await.expect("an answer");
+        assert_eq!(answer.status(), StatusCode::OK);
+        assert_eq!(header(answer.headers(), "x-ratelimit-remaining"), "600");
+    }
+}
