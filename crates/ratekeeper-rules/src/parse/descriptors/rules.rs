@@ -8,6 +8,7 @@ use ratekeeper_core::lease::{Terms, Unleasable};
 use ratekeeper_core::region::loans::LoanKind;
 use ratekeeper_core::synced::{SyncTerms, Unsyncable};
 
+use super::plan_regions::RegionsOfWindow;
 use super::{Compiler, Owner, Path};
 use crate::draft::{BuiltLimit, LimitDefaults, suffixes};
 use crate::format::fields::Fields;
@@ -102,6 +103,7 @@ impl Compiler<'_, '_, '_> {
             policy,
         };
         let first = self.rules.len();
+        let defaults = RegionsOfWindow::of(&limits.limits);
         self.rules_of(limits.limits, limits.is_list, &owner);
         let rates = self.rules.len();
         if let Some(limit) = concurrency {
@@ -114,7 +116,10 @@ impl Compiler<'_, '_, '_> {
             by_plan: Vec::new(),
             permits,
         };
-        for (plan, limits) in plans {
+        for (plan, mut limits) in plans {
+            for limit in &mut limits.limits {
+                RegionsOfWindow::share(&defaults, limit);
+            }
             let name = self.around.plans.get(plan.get());
             owner.plan = name.map(|name| Arc::from(&**name));
             let first = self.rules.len();
