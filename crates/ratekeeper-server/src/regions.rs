@@ -17,6 +17,7 @@ mod change;
 mod counters;
 mod counting;
 mod demand;
+mod due;
 mod explained;
 mod kept;
 mod lending;
@@ -35,8 +36,9 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use parking_lot::Mutex;
 use ratekeeper_core::region::counted::Counted;
+use ratekeeper_core::region::loans::LoanRegions;
 use ratekeeper_core::{Limit, Micros, Region, Regions, Whole};
-use ratekeeper_limiter::Limiter;
+use ratekeeper_limiter::{Limiter, Snapshot};
 use ratekeeper_store::{CounterKey, HeardRegions, LoanCounter, StoreSlot, boot_time};
 use ratekeeper_stores::Stores;
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -63,13 +65,17 @@ const KEPT: u64 = 24 * 3_600_000_000;
 pub struct RegionLoans {
     limiter: Arc<Limiter<Stores>>,
     regions: Arc<Regions>,
+    /// The same, in the order of the loans of a counter.
+    places: LoanRegions,
     /// In the order of all regions; the own one is not used.
     peers: Vec<PeerRegion>,
     /// The limits that are lent, or counted together, by their terms, and the rules they were made from.
     lent: Mutex<Lent>,
     counters: Mutex<Counters>,
     totals: Mutex<Totals>,
+    /// The counters of which totals of other regions were kept, and those that were lent to them.
     taken: Mutex<Taken>,
+    lent_to: Mutex<Taken>,
     heard: Arc<HeardRegions>,
     /// Links of others that were refused.
     links_refused: AtomicU64,
@@ -78,8 +84,8 @@ pub struct RegionLoans {
 
 #[derive(Default)]
 struct Lent {
-    /// The address of the snapshot that the limits are of.
-    snapshot: usize,
+    /// The rules that the limits are of.
+    snapshot: Option<Arc<Snapshot>>,
     limits: HashMap<u64, LentHere>,
 }
 
@@ -136,7 +142,9 @@ impl RegionLoans {
             counters: Mutex::new(Counters::new(all.len())),
             totals: Mutex::new(Totals::new(others.collect(), ids.collect())),
             taken: Mutex::new(Taken::new(all.len())),
+            lent_to: Mutex::new(Taken::new(all.len())),
             heard,
+            places: LoanRegions::of(all),
             regions,
             links_refused: AtomicU64::new(0),
             task: Arc::new(MaintenanceTask::new("regions")),
@@ -215,17 +223,12 @@ impl RegionLoans {
     /// Reads the limits that are lent, if rules were loaded since.
     fn renew_limits(&self) {
         let snapshot = self.limiter.snapshot();
-        let address = Arc::as_ptr(&snapshot) as usize;
         let mut lent = self.lent.lock();
-        let is_same = lent.snapshot == address
-            && snapshot.lent().count() == lent.limits.len()
-            && snapshot
-                .lent()
-                .all(|it| lent.limits.contains_key(&it.terms));
-        if is_same {
+        let is_same = |read: &Arc<Snapshot>| Arc::ptr_eq(read, &snapshot);
+        if lent.snapshot.as_ref().is_some_and(is_same) {
             return;
         }
-        lent.snapshot = address;
+        lent.snapshot = Some(Arc::clone(&snapshot));
         let limits = snapshot.lent().map(|it| {
             let here = LentHere {
                 owns: it.owns,

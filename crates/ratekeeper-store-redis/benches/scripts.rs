@@ -14,7 +14,7 @@
     reason = "figures of measurements, and of tests, are rounded on purpose"
 )]
 
-use ratekeeper_core::region::loans::{WindowAsk, WindowFacts, WindowLoans};
+use ratekeeper_core::region::loans::{LoanRegions, WindowAsk, WindowFacts, WindowLoans};
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
 use ratekeeper_store::{CounterKey, Request, Step};
 use ratekeeper_store_redis::script::{Call, Clock, Group, KeyName, Script};
@@ -125,7 +125,7 @@ fn kept_loans(client: &mut Client) -> Vec<u8> {
         .lend(1, &ask, &facts)
         .expect("a first ask is answered");
     loans
-        .encode(window, 7)
+        .encode(window, &LoanRegions::named(["ap", "eu", "us"]))
         .expect("loans of three regions fit")
         .to_vec()
 }

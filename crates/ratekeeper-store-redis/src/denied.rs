@@ -37,6 +37,10 @@ const PLACES: usize = 4_096;
 /// The longest that a denial beside open leases is kept for requests that are not leased themselves.
 const BESIDE_LEASES: Duration = Duration::from_millis(25);
 
+/// The longest that a denial of a limit that regions share is kept, as another node may have borrowed meanwhile: the least time
+/// between two asks. What this node has borrowed is seen at once.
+const BESIDE_LOANS: Duration = Duration::from_millis(100);
+
 /// The longest that a denial beside open leases is kept: what they hold comes back at any time.
 fn beside_leases(request: &Request<'_>) -> Duration {
     let leases = request.steps.iter().filter(|step| !step.lease.is_zero());
@@ -105,6 +109,9 @@ impl Denied {
         if denial.known.is_leased() {
             max = max.min(beside_leases(request));
         }
+        if denial.known.is_shared() {
+            max = max.min(BESIDE_LOANS);
+        }
         let is_over = since >= max || self.is_outdated(denial);
         let verdicts = match !is_over {
             true => denial.known.denial(request, Micros::from(since)),
@@ -155,7 +162,7 @@ impl Denied {
         self.kept.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Forgets the denials of a counter that was refunded.
+    /// Forgets the denials of a counter that was refunded, or of which this region may use another share.
     pub(crate) fn forget(&self, key: CounterKey) {
         if self.max.is_zero() {
             return;

@@ -78,12 +78,12 @@ impl Generation {
         clock.steps = steps;
     }
 
-    /// Takes in an answer: the generation, and the server's time, which was `told` before `now` by the boot clock.
-    pub(crate) fn observe(&self, generation: u64, told: u64, now: Micros) {
+    /// Takes in an answer: the generation, and the server's time, which was `told` between `sent` and `now` by the boot clock.
+    pub(crate) fn observe(&self, generation: u64, told: u64, (sent, now): (Micros, Micros)) {
         let mut clock = self.clock.lock();
         // What was asked for is done.
         clock.went_back = false;
-        if clock.goes_back(told, now.get()) {
+        if clock.goes_back(told, (sent.get(), now.get())) {
             clock.went_back = true;
             // Nothing that is held counts until a new generation is known.
             return self.known.store(0, Ordering::Relaxed);
@@ -93,19 +93,22 @@ impl Generation {
 }
 
 impl Clock {
-    /// Returns true if the server's clock is behind what it was, for the time that has passed since.
-    fn goes_back(&mut self, told: u64, now: u64) -> bool {
+    /// Returns true if the server's clock is behind what it was, for the time that has passed since: at least until the
+    /// question was `sent`, as its answer may be read much later than the clock was.
+    fn goes_back(&mut self, told: u64, (sent, now): (u64, u64)) -> bool {
         let Some((ahead, at)) = self.ahead else {
             self.ahead = Some((told, now));
             return false;
         };
-        let span = now.saturating_sub(at);
-        let least = ahead.saturating_add(span - span / (1_000_000 / SLOW_PPM));
-        if told >= least {
+        let least = |then: u64| {
+            let span = then.saturating_sub(at);
+            ahead.saturating_add(span - span / (1_000_000 / SLOW_PPM))
+        };
+        if told >= least(now) {
             self.ahead = Some((told, now));
             return false;
         }
-        let went_back = least - told > TOLERATED_US;
+        let went_back = least(sent).saturating_sub(told) > TOLERATED_US;
         if went_back {
             self.ahead = Some((told, now));
         }
@@ -119,12 +122,17 @@ mod tests {
 
     const SECOND: u64 = 1_000_000;
 
-    /// A clock that was seen at these times, after so many seconds.
-    fn seen(times: &[(u64, u64)]) -> Vec<bool> {
+    /// A clock that was seen at these times, asked for and read so much later.
+    fn seen_late(times: &[(u64, (u64, u64))]) -> Vec<bool> {
         let mut clock = Clock::default();
         let seen = times.iter();
-        seen.map(|(told, now)| clock.goes_back(*told, *now))
-            .collect()
+        seen.map(|(told, at)| clock.goes_back(*told, *at)).collect()
+    }
+
+    /// The same for answers that are read at once.
+    fn seen(times: &[(u64, u64)]) -> Vec<bool> {
+        let at_once = times.iter().map(|(told, now)| (*told, (*now, *now)));
+        seen_late(&at_once.collect::<Vec<_>>())
     }
 
     #[test]
@@ -159,21 +167,37 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_that_is_read_late_hides_no_step_and_is_none() {
+        let base = 1_000 * SECOND;
+        let half = SECOND / 2;
+        let first = (base, (0, 0));
+        let late = (base + SECOND, (SECOND, SECOND + half));
+        assert_eq!(seen_late(&[first, late]), [false; 2]);
+        let next = (base + 2 * SECOND, (2 * SECOND, 2 * SECOND));
+        assert_eq!(seen_late(&[first, late, next]), [false; 3]);
+        // By three tenths of a second.
+        let stepped = |at| (base + at * SECOND - 300_000, (at * SECOND, at * SECOND));
+        assert_eq!(seen_late(&[first, stepped(1)]), [false, true]);
+        assert_eq!(seen_late(&[first, late, stepped(2)]), [false, false, true]);
+    }
+
+    #[test]
     fn a_step_back_ends_the_generation_until_a_new_one_is_known() {
+        let at = |second| (Micros::from_secs(second), Micros::from_secs(second));
         let generation = Generation::default();
         assert!(generation.ask("k").is_none());
         generation.join();
         assert!(generation.ask("k").is_some());
-        generation.observe(7, 1_000 * SECOND, Micros::from_secs(1));
+        generation.observe(7, 1_000 * SECOND, at(1));
         assert_eq!(generation.get(), 7);
-        generation.observe(7, 900 * SECOND, Micros::from_secs(2));
+        generation.observe(7, 900 * SECOND, at(2));
         assert_eq!(generation.get(), 0);
-        generation.observe(9, 901 * SECOND, Micros::from_secs(3));
+        generation.observe(9, 901 * SECOND, at(3));
         assert_eq!(generation.get(), 9);
         // Of another server of the same store.
         generation.saw_steps(1);
         assert_eq!(generation.get(), 0);
-        generation.observe(11, 902 * SECOND, Micros::from_secs(4));
+        generation.observe(11, 902 * SECOND, at(4));
         generation.saw_steps(1);
         assert_eq!(generation.get(), 11);
     }

@@ -165,6 +165,9 @@ impl SideWork for Shared {
         is_replicated: bool,
     ) -> Result<(), AnswerError> {
         let state = decode_loans(answer)?;
+        if job.is_change() && state.as_ref().is_some_and(|state| state.is_written) {
+            self.context.denied.forget(job.counter.key);
+        }
         job.tell(match state {
             // It is kept, and does no harm: what another region does not hear of, it does not use.
             Some(state) if state.is_written && !is_replicated && job.is_change() => {

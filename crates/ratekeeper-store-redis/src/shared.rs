@@ -77,7 +77,14 @@ impl SharedStore for RedisServers {
 
     fn recall(&self, slot: CounterSlot, request: &Request<'_>) -> Option<Verdicts> {
         match slot {
-            CounterSlot::Server(_) => self.slots.recall(request),
+            CounterSlot::Server(_) => {
+                let denial = self.slots.recall(request)?;
+                // What is denied is lacking all the same.
+                for step in request.steps {
+                    self.record_demand(step);
+                }
+                Some(denial)
+            }
             CounterSlot::Node => None,
         }
     }

@@ -36,7 +36,39 @@ pub enum BoardError {
     Timeout(String, Duration),
 }
 
-/// An open connection. After an error it is to be dropped: a late answer would be taken for that of the next call.
+/// The refusals of a server that serves the keys no more, or not yet, or not to whoever has logged in as this connection has.
+const OF_THE_CONNECTION: [&str; 7] = [
+    "ASK",
+    "CLUSTERDOWN",
+    "LOADING",
+    "MASTERDOWN",
+    "MOVED",
+    "NOAUTH",
+    "READONLY",
+];
+
+impl BoardError {
+    /// True if the server has answered, and the next answer is that to the next call.
+    pub(crate) fn is_answer(&self) -> bool {
+        match self {
+            Self::Refused(_, error) => error.code().is_some(),
+            Self::Nowhere(_) | Self::Link(_) | Self::Closed(_) | Self::Timeout(..) => false,
+        }
+    }
+
+    /// True if another connection may be answered at once. After a time-out it is not: what was sent may be done yet.
+    pub(crate) fn is_of_the_connection(&self) -> bool {
+        match self {
+            Self::Refused(_, error) => error
+                .code()
+                .is_none_or(|code| OF_THE_CONNECTION.contains(&code)),
+            Self::Link(_) | Self::Closed(_) => true,
+            Self::Nowhere(_) | Self::Timeout(..) => false,
+        }
+    }
+}
+
+/// An open connection. After an error that is no answer it is to be dropped: a late one would be taken for that of the next call.
 pub(crate) struct SideConnection {
     pub(crate) shard: Arc<Shard>,
     link: Link,

@@ -61,13 +61,14 @@ impl SideLink {
         // Left out of the lock's place, so that one that fails, or is given up halfway, is not used again.
         let is_there = |open: &Open| Arc::ptr_eq(&open.connection.shard, &shard);
         let kept = open.take().filter(is_there);
-        if let Some(mut kept) = kept
-            && let Ok(answer) = kept.ask(calls, self.patience).await
-        {
-            *open = Some(kept);
-            return Ok(answer);
+        if let Some(kept) = kept {
+            let answer = self.ask_and_keep(&mut open, kept, calls).await;
+            // It may have been closed long ago, or lead to a server that serves no more.
+            let is_to_be_made_anew = |error: &BoardError| error.is_of_the_connection();
+            if !answer.as_ref().is_err_and(is_to_be_made_anew) {
+                return answer;
+            }
         }
-        // A kept connection may have been closed long ago.
         let connection = SideConnection::open(shard, self.connect_timeout).await?;
         let number = self.opened.fetch_add(1, Ordering::Relaxed);
         self.ask_and_keep(&mut open, Open { number, connection }, calls)
@@ -105,7 +106,7 @@ impl SideLink {
         self.ask_and_keep(&mut open, kept, calls).await
     }
 
-    /// Asks over `connection`, and keeps it in its `place` if it answers.
+    /// Asks over `connection`, and keeps it in its `place` if it answers, if only to refuse.
     async fn ask_and_keep<T: FromRedisValue>(
         &self,
         place: &mut Option<Open>,
@@ -113,11 +114,13 @@ impl SideLink {
         calls: &Pipeline,
     ) -> Result<T, BoardError> {
         let answer = connection.ask(calls, self.patience).await;
-        match answer {
-            Ok(_) => *place = Some(connection),
+        if let Err(BoardError::Refused(..)) = answer {
             // A cluster may have moved the keys.
-            Err(BoardError::Refused(..)) => self.topology.doubt(),
-            Err(_) => {}
+            self.topology.doubt();
+        }
+        match &answer {
+            Err(error) if error.is_of_the_connection() || !error.is_answer() => {}
+            Ok(_) | Err(_) => *place = Some(connection),
         }
         answer
     }

@@ -1,6 +1,8 @@
 //! Upkeep, metrics and faults: all that a service needs of its stores besides decisions.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
 use ratekeeper_core::Timestamp;
 use ratekeeper_core::region::counted::RegionPost;
@@ -139,9 +141,17 @@ impl Stores {
 
     /// Gives back what this node holds, and adds what it has counted, before it stops; for a moment at most.
     pub async fn close(&self) {
-        for (_, store) in self.all_shared() {
-            store.close().await;
-        }
+        // All at once, as each may be away.
+        let closing = self.all_shared().map(|(_, store)| store.close());
+        let mut closing: Vec<_> = closing.collect();
+        poll_fn(|context| {
+            closing.retain_mut(|close| close.as_mut().poll(context).is_pending());
+            match closing.is_empty() {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .await;
     }
 
     /// State and counts of the servers of all stores.

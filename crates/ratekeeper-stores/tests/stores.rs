@@ -1,13 +1,16 @@
 //! Several stores, of which each counter has its own.
 
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use ratekeeper_store::across::CounterSlot;
 use ratekeeper_store::{
     Answer, CounterKey, MemoryConfig, MemoryStore, Request, Step, Store, StoreSlot,
 };
-use ratekeeper_stores::{Backend, SharedStore, StoreReply, Stores};
+use ratekeeper_stores::{Backend, BoxFuture, SharedStore, StoreReply, Stores};
+use tokio::sync::Barrier;
 
 const NOW: Timestamp = Timestamp::from_secs(1_789_000_020);
 
@@ -85,4 +88,34 @@ fn a_request_over_two_stores_takes_of_both_or_of_neither() {
         "what was taken of it was given back"
     );
     assert!(!allows(&stores, &[wide]));
+}
+
+/// A store that is closed once others are being closed, too.
+#[derive(Debug)]
+struct Joined(Near, Arc<Barrier>);
+
+impl SharedStore for Joined {
+    fn ask(&self, slot: CounterSlot, request: &Request<'_>) -> Answer<StoreReply> {
+        self.0.ask(slot, request)
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            self.1.wait().await;
+        })
+    }
+}
+
+#[test]
+fn no_store_waits_for_another_one_to_be_closed() {
+    let all = Arc::new(Barrier::new(3));
+    let shared = || Backend::Shared(Arc::new(Joined(Near(memory()), Arc::clone(&all))));
+    let named = ["eu", "us"].map(|name| (name.into(), shared()));
+    let stores = Stores::new(shared(), named.to_vec(), |_| {
+        unreachable!("nothing is awaited")
+    });
+    let mut closed = pin!(stores.close());
+    let mut context = Context::from_waker(Waker::noop());
+    let polled = [(); 2].map(|()| closed.as_mut().poll(&mut context));
+    assert_eq!(polled, [Poll::Pending, Poll::Ready(())]);
 }

@@ -6,7 +6,7 @@ use ratekeeper_proto::ratekeeper::v1::region_service_server::{RegionService, Reg
 use ratekeeper_proto::ratekeeper::v1::{LoanAnswer, LoanAnswers, LoanAsk, LoanAsks};
 use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::eventually;
-use ratekeeper_testkit::redis::Server;
+use ratekeeper_testkit::redis::{Reply, Server};
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -300,4 +300,51 @@ fn asks_are_answered_before_their_link_is_given_up_while_redis_hangs() {
     assert_eq!(answers.len(), 1_000);
     let refused = |it: &LoanAnswer| it.refused().as_str_name() == "REFUSAL_STORE";
     assert!(answers.iter().all(refused));
+}
+
+/// Else a region could fill the store of another one with asks for counters that nobody uses.
+#[test]
+fn asks_that_give_nothing_leave_nothing_in_redis() {
+    let liar = Liar::default();
+    let lied_to = LiedTo::by(liar.clone(), &rules());
+    let mut found = None;
+    eventually("the region has asked", || {
+        admitted(&lied_to.node, "a", 20);
+        let heard = liar.asks.lock().expect("nobody panics");
+        found = heard.first().copied();
+        found.is_some()
+    });
+    let found = found.expect("it has asked");
+    let asked = |identities: std::ops::Range<u64>, want: u64| {
+        let asks = identities.map(|identity| LoanAsk {
+            identity,
+            number: 1,
+            hold_now: 5,
+            hold_next: 5,
+            want_now: 0,
+            want_next: want,
+            recall: 1,
+            ..found
+        });
+        let asks = LoanAsks {
+            asks: asks.collect(),
+            ..LoanAsks::default()
+        };
+        let answers = link(&lied_to.node, vec![hello("us", 1), asks]);
+        let answers = lied_to
+            .runtime
+            .block_on(answers)
+            .expect("they are answered");
+        let answers = answers.into_iter().flat_map(|it| it.answers);
+        answers.filter(|it| it.refused == 0).count()
+    };
+    let kept = || match lied_to.server.client().ask(&["KEYS", "*:loans"]) {
+        Reply::Array(keys) => keys.len(),
+        other => panic!("{other:?}"),
+    };
+    let before = kept();
+    assert_eq!(asked(0..100, 0), 100);
+    assert_eq!(kept(), before);
+    assert_eq!(asked(0..3, 10), 3);
+    assert_eq!(kept(), before + 3);
 }

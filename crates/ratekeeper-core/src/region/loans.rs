@@ -54,6 +54,7 @@ mod windows;
 
 pub use asking::{Asking, AskingTimes};
 pub use demand::{forecast, lack};
+pub use encoding::LoanRegions;
 pub use timed::{
     TimedAnswer, TimedAsk, TimedFacts, TimedHeld, TimedLent, TimedLoan, TimedLoans, TimedReply,
     TimedUse,

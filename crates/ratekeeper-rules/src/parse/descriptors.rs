@@ -1,5 +1,6 @@
 //! Descriptors: their patterns, and the rules below them.
 
+mod plan_regions;
 mod rules;
 mod siblings;
 

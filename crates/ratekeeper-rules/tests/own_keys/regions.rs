@@ -395,3 +395,47 @@ fn overrides_of_tenants_are_shared_too() {
     let small = of_files.replace("limit: 80", "limit: 2");
     assert!(self::refused(&small)[0].contains("2 cannot be split"));
 }
+
+#[test]
+fn limits_of_plans_are_shared_like_the_limit_that_they_replace() {
+    let with = |default: &str, pro: &str| {
+        let text = format!(
+            "domain: d\nplans: [free, pro]\ntenant: key\ndescriptors:\n- key: key\n  rate_limit: {default}\n  plans: {{ pro: {pro} }}\n"
+        );
+        let rules = rules(&text, "eu");
+        let of_pro = rules.rules().iter();
+        let of_pro = of_pro.filter(|rule| rule.plan.as_deref() == Some("pro"));
+        let told = of_pro.map(|rule| {
+            let share = rule.share.as_ref();
+            (rule.regions, share.map(|share| share.limit.quota()))
+        });
+        told.collect::<Vec<_>>()
+    };
+    let shared = |quota| vec![(Some(RegionMode::Regional), Some(quota))];
+    let default = "{ window: 1m, limit: 600, regions: regional }";
+    assert_eq!(with(default, "{ window: 1m, limit: 6000 }"), shared(3_000));
+    assert_eq!(with(default, "{ window: 1h, limit: 9000 }"), shared(4_500));
+    assert_eq!(
+        with(default, "{ window: 1m, limit: 6000, regions: bounded }"),
+        [(Some(RegionMode::Bounded), Some(3_000))]
+    );
+    assert_eq!(with(default, "{ unlimited: true }"), [(None, None)]);
+    // Of a list, that of the window.
+    let list = "[{ window: 1s, limit: 50 }, { window: 1m, limit: 600, regions: regional }]";
+    assert_eq!(with(list, "{ window: 1s, limit: 90 }"), [(None, None)]);
+    assert_eq!(with(list, "{ window: 1m, limit: 6000 }"), shared(3_000));
+    // With the keys that belong to it.
+    let counted = "{ window: 1m, limit: 600, algorithm: fixed_window, regions: counted, post_interval: 5s, on_silence: alone }";
+    let text = format!(
+        "domain: d\nplans: [free, pro]\ntenant: key\ndescriptors:\n- key: key\n  rate_limit: {counted}\n  plans: {{ pro: {{ window: 1m, limit: 6000, algorithm: fixed_window }} }}\n"
+    );
+    let rules = rules(&text, "eu");
+    let counted = rules.rules().iter().map(|rule| {
+        let share = rule.share.as_ref().expect("regions share it");
+        share.counted.expect("it is counted together")
+    });
+    let counted: Vec<_> = counted.collect();
+    assert_eq!(counted.len(), 2);
+    assert_eq!(counted[0], counted[1]);
+    assert_eq!(counted[1].silent, Silent::Alone);
+}

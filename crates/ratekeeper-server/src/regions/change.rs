@@ -1,7 +1,5 @@
 //! Changes of a counter's loans in the region's store, and their messages.
 
-use std::hash::Hasher;
-
 use ratekeeper_core::MAX_COUNT;
 use ratekeeper_core::Micros;
 use ratekeeper_core::region::loans::{
@@ -36,26 +34,15 @@ impl<T> Changed<T> {
 
 impl RegionLoans {
     /// The loans of `counter`, and their terms.
-    pub(super) fn lending<'a>(&self, counter: &'a LoanCounter) -> Lending<'a> {
+    pub(super) fn lending<'a>(&'a self, counter: &'a LoanCounter) -> Lending<'a> {
         let terms = self.terms(&counter.owns);
         Lending {
             counter,
             // Rules of which no parts can be lent are refused when they are read.
             kind: LoanKind::of(&counter.owns).unwrap_or(LoanKind::Windows),
             terms,
-            names: (self.names(), self.regions.all().len()),
+            regions: &self.places,
         }
-    }
-
-    /// A number that tells the names of regions apart, whose order loans are kept in.
-    fn names(&self) -> u64 {
-        let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
-        for region in self.regions.all() {
-            hasher.write(region.name.as_bytes());
-            hasher.write(&[0]);
-        }
-        // Kept as a number that scripts can hold.
-        hasher.finish() & MAX_COUNT
     }
 }
 
@@ -81,7 +68,7 @@ pub(super) async fn change<T>(
         let Some(Changed { made, tokens }) = make(&mut loans, &state) else {
             return Ok(None);
         };
-        let after = loans.encode(&state, lending.names.0);
+        let after = loans.encode(&state, lending.regions);
         let change = LoanChange {
             window: state.window,
             most: most(lending, (before, loans.share(&state)), tokens),
@@ -242,23 +229,9 @@ fn heard_windows(
     }
 }
 
-/// FNV-1a.
-struct Fnv(u64);
-
-impl Hasher for Fnv {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use ratekeeper_core::region::loans::LoanRegions;
     use ratekeeper_core::{Algorithm, Limit, LimitSpec, Whole};
     use ratekeeper_store::StoreSlot;
 
@@ -313,7 +286,7 @@ mod tests {
             counter: &counter,
             kind: LoanKind::Bucket,
             terms,
-            names: (1, 2),
+            regions: &LoanRegions::named(["eu", "us"]),
         };
         let asked = |hold, want| {
             let ask = TimedAsk {

@@ -2,19 +2,14 @@
 
 use std::collections::HashMap;
 
-use ratekeeper_core::Micros;
 use ratekeeper_core::region::loans::{Asking, AskingTimes, LoanKind, LoanTerms, lack};
+use ratekeeper_core::{Micros, RegionId};
 use ratekeeper_store::{CounterKey, LoanCounter, LoanDemand, LoanState};
 
 use super::demand::{Demand, Needs};
-use super::kept::{Lending, SentAsk, Standing};
+use super::due::{COUNTERS_MAX, Due, TOLD, split_first};
+use super::kept::{Lending, PeerStanding, SentAsk, Standing};
 use super::later;
-
-/// The most counters that a node looks after.
-const COUNTERS_MAX: usize = 4_096;
-
-/// The most counters that are looked at together.
-const DUE_MAX: usize = 512;
 
 const SECOND: u64 = 1_000_000;
 
@@ -28,6 +23,8 @@ pub(super) struct Wanted {
     pub(super) release: u64,
     /// The hits that the peer should give back.
     pub(super) recall: u64,
+    /// The hits that the peer asked back, for which this is made.
+    recalled: u64,
 }
 
 /// The counters that were asked for here of late, and those that others have borrowed or asked back.
@@ -35,6 +32,14 @@ pub(super) struct Wanted {
 pub(super) struct Counters {
     regions: usize,
     all: HashMap<CounterKey, Tracked>,
+    /// The last time at which a counter found no place.
+    left_out: Option<Micros>,
+    /// The last time at which room was made.
+    swept_at: Option<Micros>,
+    /// The last time at which a counter was left over for longer than its interval.
+    behind: Option<Micros>,
+    /// The last time at which the loans of a counter could not be read.
+    unread: Option<Micros>,
 }
 
 #[derive(Debug)]
@@ -48,6 +53,19 @@ struct Tracked {
     used_at: Micros,
     /// The hits lent to and borrowed from each region, as of the last look.
     amounts: Vec<(u64, u64)>,
+    /// True if it had neither loans nor a lack of hits at the last look.
+    is_content: bool,
+    /// The loans for a time that were there at the last look.
+    timed: Vec<Timed>,
+}
+
+/// Hits that are lent for a time.
+#[derive(Clone, Copy, Debug)]
+struct Timed {
+    /// The region, and the number of its latest ask.
+    loan: (RegionId, u64),
+    /// The time since which that is known.
+    since: Micros,
 }
 
 /// The asks of one region.
@@ -59,8 +77,6 @@ struct Asked {
     spare: Option<(u64, Micros)>,
     /// The hits that it wants back.
     recalled: u64,
-    /// The number of its latest ask, while hits are lent to it for a time, and since when that is known.
-    unchanged: Option<(u64, Micros)>,
 }
 
 impl Counters {
@@ -68,6 +84,10 @@ impl Counters {
         Self {
             regions,
             all: HashMap::new(),
+            left_out: None,
+            swept_at: None,
+            behind: None,
+            unread: None,
         }
     }
 
@@ -83,7 +103,10 @@ impl Counters {
     }
 
     fn track(&mut self, (counter, terms): (LoanCounter, u64), now: Micros) -> Option<&mut Tracked> {
-        let has_room = self.all.len() < COUNTERS_MAX || self.all.contains_key(&counter.key);
+        let has_room = self.has_room(counter.key, now);
+        if !has_room {
+            self.left_out = Some(now);
+        }
         let regions = self.regions;
         let tracked = has_room.then(|| {
             self.all.entry(counter.key).or_insert_with(|| Tracked {
@@ -94,28 +117,78 @@ impl Counters {
                 next_at: now,
                 used_at: now,
                 amounts: vec![(0, 0); regions],
+                is_content: true,
+                timed: Vec::new(),
             })
         })?;
         if tracked.terms != terms {
             // Other rules: what was asked before is void.
             (tracked.counter, tracked.terms) = (counter, terms);
             tracked.peers = vec![Asked::default(); regions];
+            tracked.timed.clear();
         }
         Some(tracked)
     }
 
-    /// The counters to look at now.
+    /// True if there is a place for a counter. It may be that of one which needs nothing.
+    fn has_room(&mut self, key: CounterKey, now: Micros) -> bool {
+        if self.all.len() < COUNTERS_MAX || self.all.contains_key(&key) {
+            return true;
+        }
+        // Once at a time, as that reads all counters.
+        if self.swept_at.replace(now) != Some(now) {
+            self.all.retain(|_, tracked| !tracked.needs_nothing());
+        }
+        self.all.len() < COUNTERS_MAX
+    }
+
+    /// The counters to look at now, those first that are due for longest.
     pub(super) fn due(&mut self, now: Micros) -> Vec<CounterKey> {
         self.all.retain(|_, tracked| !tracked.is_over(now));
-        let due = self.all.iter_mut().filter(|(_, it)| it.next_at <= now);
-        let mut keys = Vec::new();
-        for (key, tracked) in due.take(DUE_MAX) {
-            let window = tracked.counter.owns.window();
-            tracked.next_at = later(now, times(window).interval);
-            tracked.demand.measure(now, memory(window));
-            keys.push(*key);
+        let due = self.all.iter().filter(|(_, it)| it.next_at <= now);
+        let due = due.map(|(key, it)| (it.next_at, *key));
+        let (first, waiting) = split_first(due.collect());
+        let is_late = |(since, key): &Due| {
+            let tracked = self.all.get(key);
+            tracked.is_some_and(|it| later(*since, it.interval()) < now)
+        };
+        if waiting.iter().any(is_late) {
+            self.behind = Some(now);
+        }
+        let first = first.into_iter().map(|(_, key)| key);
+        let keys: Vec<_> = first.collect();
+        for key in &keys {
+            if let Some(tracked) = self.all.get_mut(key) {
+                tracked.next_at = later(now, tracked.interval());
+                let memory = memory(tracked.counter.owns.window());
+                tracked.demand.measure(now, memory);
+            }
         }
         keys
+    }
+
+    /// Records that the loans of a counter could not be read.
+    pub(super) const fn unread(&mut self, now: Micros) {
+        self.unread = Some(now);
+    }
+
+    /// A fault if there were too many counters of late, or one whose loans cannot be read.
+    pub(super) fn fault(&self, now: Micros) -> Option<String> {
+        let is_of_late = |at: Option<Micros>| at.is_some_and(|at| now < later(at, TOLD));
+        if is_of_late(self.unread) {
+            let what = "loans between regions were written by a build that this one does not read, or for other regions: \
+                        their counters borrow and lend nothing";
+            return Some(what.to_owned());
+        }
+        if is_of_late(self.left_out) {
+            return Some(format!(
+                "more than {COUNTERS_MAX} counters lack hits of their region's share, or are lent: this node does not \
+                 borrow for the rest"
+            ));
+        }
+        is_of_late(self.behind).then(|| {
+            "counters that regions lend are looked at less often than they should be: too many are in use".to_owned()
+        })
     }
 
     pub(super) fn counter(&self, key: CounterKey) -> Option<(LoanCounter, u64)> {
@@ -144,6 +217,8 @@ impl Counters {
         let peers = standing.peers.iter();
         tracked.amounts = peers.map(|it| (it.lent, it.held)).collect();
         let needs = tracked.demand.needs(state, lending);
+        let is_lent = |it: &PeerStanding| it.is_lent || it.renews || it.lent > 0 || it.held > 0;
+        let has_loans = standing.peers.iter().any(is_lent);
         let whole: u64 = shares.iter().sum();
         let share_next = standing.next;
         let lacks_now = match lending.kind {
@@ -153,6 +228,7 @@ impl Counters {
         };
         let lacks_next = lack(needs.next, share_next).min(whole);
         let recall = standing.owns.min(needs.next).saturating_sub(share_next);
+        tracked.is_content = !has_loans && lacks_now == 0 && lacks_next == 0;
         let times = times(lending.terms.window);
         for (asked, share) in tracked.peers.iter_mut().zip(shares) {
             asked
@@ -194,6 +270,7 @@ impl Counters {
                 next: if recalled > 0 { 0 } else { in_part(lacks_next) },
                 release: recalled.max(if gives_back { unneeded } else { 0 }),
                 recall,
+                recalled,
             });
         }
         wanted
@@ -206,6 +283,23 @@ impl Counters {
             if let Some(asking) = &mut asked.asking {
                 asking.sent(ask.number(), now);
             }
+        }
+    }
+
+    /// Records that an ask could not be sent: as if it had been answered with nothing.
+    pub(super) fn unsent(
+        &mut self,
+        key: CounterKey,
+        wanted: &Wanted,
+        terms: &LoanTerms,
+        now: Micros,
+    ) {
+        let Some(asked) = self.asked(key, wanted.peer) else {
+            return;
+        };
+        asked.recalled = asked.recalled.max(wanted.recalled);
+        if let Some(asking) = &mut asked.asking {
+            asking.answered(now, asking.spare, false, &times(terms.window));
         }
     }
 
@@ -276,22 +370,21 @@ impl Counters {
         standing: &Standing,
         lending: &Lending<'_>,
         now: Micros,
-    ) -> Vec<(usize, u64)> {
-        let wait = longest(lending);
+    ) -> Vec<(RegionId, u64)> {
         let Some(tracked) = self.all.get_mut(&key) else {
             return Vec::new();
         };
-        let peers = tracked.peers.iter_mut().zip(&standing.peers).enumerate();
-        let over = peers.filter_map(|(peer, (asked, loan))| {
-            match (asked.unchanged, loan.timed) {
-                (Some((seen, since)), Some(number)) if seen == number => {
-                    return (later(since, wait) <= now).then_some((peer, number));
-                }
-                (_, number) => asked.unchanged = number.map(|number| (number, now)),
-            }
-            None
+        let loans = standing.peers.iter().filter_map(|it| it.timed);
+        let timed = loans.map(|loan| {
+            let seen = tracked.timed.iter().find(|it| it.loan == loan);
+            let since = seen.map_or(now, |it| it.since);
+            Timed { loan, since }
         });
-        over.collect()
+        tracked.timed = timed.collect();
+        let wait = longest(lending);
+        let over = tracked.timed.iter();
+        let over = over.filter(|it| later(it.since, wait) <= now);
+        over.map(|it| it.loan).collect()
     }
 
     /// The counters that are looked after.
@@ -317,6 +410,20 @@ impl Counters {
 }
 
 impl Tracked {
+    /// The time between two looks.
+    fn interval(&self) -> Micros {
+        times(self.counter.owns.window()).interval
+    }
+
+    /// True if it stays within its region's share, and has no loans, as far as this node knows.
+    fn needs_nothing(&self) -> bool {
+        let is_asking = |it: &Asked| it.out.is_some() || it.recalled > 0;
+        let owns = &self.counter.owns;
+        self.is_content
+            && !self.peers.iter().any(is_asking)
+            && self.demand.expected(owns.window()) <= owns.quota()
+    }
+
     /// True if it was not asked for in a while: what is borrowed ends by itself.
     fn is_over(&self, now: Micros) -> bool {
         let window = self.counter.owns.window().get();
@@ -336,13 +443,15 @@ fn times(window: Micros) -> AskingTimes {
     }
 }
 
-/// The time for which a borrower can hold hits, with the margin; those of a log count for a window more.
-fn longest(lending: &Lending<'_>) -> Micros {
+/// The time for which a borrower can hold hits, with the margin; those of a log count for a window more, and those of windows
+/// until the next one ends at least.
+pub(super) fn longest(lending: &Lending<'_>) -> Micros {
     let terms: &LoanTerms = &lending.terms;
     let held = later(terms.time, terms.margin);
     match lending.kind {
         LoanKind::Log => later(held, terms.window),
-        LoanKind::Windows | LoanKind::Bucket => held,
+        LoanKind::Windows => later(later(held, terms.window), terms.window),
+        LoanKind::Bucket => held,
     }
 }
 

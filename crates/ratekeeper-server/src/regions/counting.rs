@@ -82,7 +82,7 @@ impl RegionLoans {
         }
     }
 
-    /// Takes in a total of the region at `place`, and answers with that of this one; by [`Self::keeping_ends`], or refuses it.
+    /// Takes in a total of the region at `place`, and answers with that of this one; by [`Self::answer_until`], or refuses it.
     pub(crate) async fn told(
         &self,
         place: usize,

@@ -96,6 +96,11 @@ impl Demand {
         self.rate > 0 || self.seen > 0
     }
 
+    /// The hits that this node expects in a window, and those that it was asked for since it last measured.
+    pub(super) fn expected(&self, window: Micros) -> u64 {
+        self.within(window.get()).saturating_add(self.seen)
+    }
+
     /// The hits to provide for in `span`.
     fn within(&self, span: u64) -> u64 {
         within(self.rate, span)

@@ -45,7 +45,7 @@ impl RegionLoans {
         }) else {
             return "its loans cannot be read now".to_owned();
         };
-        let standing = loans.standing(&state, &lending.terms);
+        let standing = loans.standing(&state, &lending);
         let spares = self.counters.lock().spares(counter.key);
         let others = self.others().map(|(place, peer)| Told {
             name: peer.name(),
@@ -53,7 +53,14 @@ impl RegionLoans {
             spare: spares.get(place).copied().flatten(),
             has_link: peer.is_reachable(),
         });
-        let others: Vec<_> = others.collect();
+        let left = standing.peers.iter().skip(self.peers.len());
+        let left = left.map(|loan| Told {
+            name: "a region that has left",
+            loan: *loan,
+            spare: None,
+            has_link: true,
+        });
+        let others: Vec<_> = others.chain(left).collect();
         let own = &self.regions.own().name;
         sentence(own, counter.whole.quota, &standing, &others, boot_time())
     }

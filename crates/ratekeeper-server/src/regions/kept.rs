@@ -1,10 +1,10 @@
 //! The loans of a counter, as its region's store keeps them: for windows, or for a time.
 
 use ratekeeper_core::region::loans::{
-    LoanKind, LoanTerms, RefusedAsk, TimedAnswer, TimedAsk, TimedFacts, TimedLoans, TimedUse,
-    WindowAnswer, WindowAsk, WindowFacts, WindowLoans,
+    LoanKind, LoanRegions, LoanTerms, RefusedAsk, TimedAnswer, TimedAsk, TimedFacts, TimedLoans,
+    TimedUse, WindowAnswer, WindowAsk, WindowFacts, WindowLoans,
 };
-use ratekeeper_core::{Limit, Micros};
+use ratekeeper_core::{Limit, Micros, RegionId};
 use ratekeeper_store::{LoanCounter, LoanState, boot_time};
 
 use super::demand::Needs;
@@ -39,8 +39,8 @@ pub(super) struct Lending<'a> {
     pub(super) counter: &'a LoanCounter,
     pub(super) kind: LoanKind,
     pub(super) terms: LoanTerms,
-    /// The names of the regions as a number, and how many there are.
-    pub(super) names: (u64, usize),
+    /// The regions, in the order of their loans.
+    pub(super) regions: &'a LoanRegions,
 }
 
 /// The shares of a counter, and its loans with each region.
@@ -50,6 +50,7 @@ pub(super) struct Standing {
     /// The share now, and in the next window.
     pub(super) now: u64,
     pub(super) next: u64,
+    /// Those with regions that have left come last.
     pub(super) peers: Vec<PeerStanding>,
 }
 
@@ -65,8 +66,18 @@ pub(super) struct PeerStanding {
     pub(super) is_lent: bool,
     /// True if what is held of it is to be renewed.
     pub(super) renews: bool,
-    /// The number of its latest ask, if hits are lent to it for a time.
-    pub(super) timed: Option<u64>,
+    /// The region, and the number of its latest ask, if hits are lent to it for a time.
+    pub(super) timed: Option<(RegionId, u64)>,
+}
+
+impl LoanReply {
+    /// True if the asker holds nothing by it.
+    pub(super) const fn is_nothing(&self) -> bool {
+        match self {
+            Self::Windows(answer) => answer.held.now == 0 && answer.held.next == 0,
+            Self::Timed(answer) => answer.amount == 0,
+        }
+    }
 }
 
 impl SentAsk {
@@ -80,19 +91,21 @@ impl SentAsk {
 }
 
 impl Lending<'_> {
-    /// The loans that were found; [`None`] if they are of other regions. What is over is dropped.
+    /// The loans that were found; [`None`] if they cannot be read. What is over is dropped.
     pub(super) fn read(&self, state: &LoanState) -> Option<KeptLoans> {
         let owns = self.counter.owns.quota();
-        let (is_new, names) = (state.loans.is_empty(), self.names);
+        let (is_new, regions) = (state.loans.is_empty(), self.regions);
         Some(match self.kind {
-            LoanKind::Windows if is_new => KeptLoans::Windows(WindowLoans::new(owns, names.1)),
+            LoanKind::Windows if is_new => {
+                KeptLoans::Windows(WindowLoans::new(owns, regions.count()))
+            }
             LoanKind::Windows => {
-                KeptLoans::Windows(WindowLoans::decode(&state.loans, owns, names)?)
+                KeptLoans::Windows(WindowLoans::decode(&state.loans, owns, regions)?)
             }
             LoanKind::Log | LoanKind::Bucket => {
                 let mut loans = match is_new {
-                    true => TimedLoans::new(owns, names.1),
-                    false => TimedLoans::decode(&state.loans, owns, names)?,
+                    true => TimedLoans::new(owns, regions.count()),
+                    false => TimedLoans::decode(&state.loans, owns, regions)?,
                 };
                 while let Some((peer, end)) = loans.over(state.at, state.generation) {
                     loans.drop_held(peer, end);
@@ -121,10 +134,10 @@ impl Lending<'_> {
 }
 
 impl KeptLoans {
-    pub(super) fn encode(&self, state: &LoanState, names: u64) -> Option<Vec<u8>> {
+    pub(super) fn encode(&self, state: &LoanState, regions: &LoanRegions) -> Option<Vec<u8>> {
         match self {
-            Self::Windows(loans) => loans.encode(state.window, names),
-            Self::Timed(loans) => loans.encode(state.generation, names),
+            Self::Windows(loans) => loans.encode(state.window, regions),
+            Self::Timed(loans) => loans.encode(state.generation, regions),
         }
     }
 
@@ -244,11 +257,21 @@ impl KeptLoans {
         }
     }
 
-    /// Takes back what was lent to `peer` for a time, if its latest ask is still that one.
-    pub(super) fn regain(&mut self, peer: usize, number: u64) -> bool {
+    /// Takes back what was lent to `region` for a time, if its latest ask is still that one.
+    pub(super) fn regain(
+        &mut self,
+        lending: &Lending<'_>,
+        (region, number): (RegionId, u64),
+    ) -> bool {
         match self {
             Self::Windows(_) => false,
-            Self::Timed(loans) => loans.regain(peer, number),
+            Self::Timed(loans) => {
+                let place = lending
+                    .regions
+                    .with(&loans.left)
+                    .position(|id| id == region);
+                place.is_some_and(|place| loans.regain(place, number))
+            }
         }
     }
 
@@ -266,10 +289,10 @@ impl KeptLoans {
         }
     }
 
-    pub(super) fn standing(&self, state: &LoanState, terms: &LoanTerms) -> Standing {
+    pub(super) fn standing(&self, state: &LoanState, lending: &Lending<'_>) -> Standing {
         match self {
-            Self::Windows(loans) => windows_standing(loans, state, terms),
-            Self::Timed(loans) => timed_standing(loans, state, terms),
+            Self::Windows(loans) => windows_standing(loans, state, &lending.terms),
+            Self::Timed(loans) => timed_standing(loans, state, lending),
         }
     }
 }
@@ -298,8 +321,9 @@ fn windows_standing(loans: &WindowLoans, state: &LoanState, terms: &LoanTerms) -
     }
 }
 
-fn timed_standing(loans: &TimedLoans, state: &LoanState, terms: &LoanTerms) -> Standing {
-    let peers = loans.peers.iter().map(|loan| {
+fn timed_standing(loans: &TimedLoans, state: &LoanState, lending: &Lending<'_>) -> Standing {
+    let regions = lending.regions.with(&loans.left);
+    let peers = loans.peers.iter().zip(regions).map(|(loan, region)| {
         let (held, lent) = (loan.held, loan.lent);
         let left = held.until.since(state.at).get();
         PeerStanding {
@@ -307,8 +331,8 @@ fn timed_standing(loans: &TimedLoans, state: &LoanState, terms: &LoanTerms) -> S
             held: held.amount,
             left: Micros::new(left),
             is_lent: lent.amount > 0,
-            renews: held.amount > 0 && left < terms.time.get() / 2,
-            timed: (lent.amount > 0).then_some(lent.number),
+            renews: held.amount > 0 && left < lending.terms.time.get() / 2,
+            timed: (lent.amount > 0).then_some((region, lent.number)),
         }
     });
     let share = loans.share();

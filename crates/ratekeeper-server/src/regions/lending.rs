@@ -12,8 +12,8 @@ use ratekeeper_store::{CounterKey, LoanCounter, boot_time};
 use tokio::time::{Instant, timeout_at};
 
 use super::change::{Changed, NUMBER_MAX, answer_of, ask_of, asked, change, heard};
-use super::counters::Wanted;
-use super::{RegionLoans, TOGETHER};
+use super::counters::{Wanted, longest};
+use super::{RegionLoans, TOGETHER, later};
 
 impl RegionLoans {
     /// Reads a counter, and asks others for what it lacks.
@@ -30,11 +30,12 @@ impl RegionLoans {
         };
         let lending = self.lending(&counter);
         let Some(loans) = lending.read(&state) else {
+            self.counters.lock().unread(boot_time());
             return;
         };
-        let standing = loans.standing(&state, &lending.terms);
-        let spares: Vec<u64> = self.regions.shares(limit.whole.quota);
-        let places = (self.regions.own_place(), &*spares);
+        let standing = loans.standing(&state, &lending);
+        let shares = self.regions.shares(limit.whole.quota);
+        let places = (self.regions.own_place(), &*shares);
         let reach = |peer: usize| self.peers[peer].is_reachable();
         let now = boot_time();
         let (over, wanted) = {
@@ -46,9 +47,9 @@ impl RegionLoans {
                 counters.wanted(key, found, (places, &lending), reach, now),
             )
         };
-        for (peer, number) in over {
+        for loan in over {
             let made = change(self, &lending, |loans, _| {
-                loans.regain(peer, number).then_some(Changed::of(()))
+                loans.regain(&lending, loan).then_some(Changed::of(()))
             });
             // If it fails, the next look tries it again.
             let _ = made.await;
@@ -70,13 +71,15 @@ impl RegionLoans {
             let wants = (wanted.now, wanted.next);
             Some(Changed::of(loans.ask(here, wanted.peer, wants)))
         });
-        let Ok(Some(ask)) = made.await else {
-            return;
-        };
-        let message = ask_of(counter.key, terms, &ask, wanted.recall);
-        if self.peers[wanted.peer].send(message) {
-            let mut counters = self.counters.lock();
-            counters.sent(counter.key, wanted.peer, ask, sent);
+        let ask = made.await.ok().flatten();
+        let asked = ask.filter(|ask| {
+            let message = ask_of(counter.key, terms, ask, wanted.recall);
+            self.peers[wanted.peer].send(message)
+        });
+        let mut counters = self.counters.lock();
+        match asked {
+            Some(ask) => counters.sent(counter.key, wanted.peer, ask, sent),
+            None => counters.unsent(counter.key, &wanted, &lending.terms, boot_time()),
         }
     }
 
@@ -118,31 +121,44 @@ impl RegionLoans {
         };
         let counter = limit.counter(key);
         let lending = self.lending(&counter);
+        if !self.lent_to.lock().has_room(peer, key, boot_time()) {
+            return Err((Refusal::Store, 0));
+        }
         let ask = asked(message, lending.kind);
-        let mut refused = None;
+        let (mut unwritten, mut holds) = (None, false);
         let made = change(self, &lending, |loans, state| {
+            holds = loans.held(peer, state) != (0, 0);
             let needs = self.counters.lock().needs(key, state, &lending);
             match loans.lend((&lending, state), (peer, &ask), needs) {
+                // Nothing depends on it, so none of it is kept.
+                Ok((made, _)) if state.loans.is_empty() && made.is_nothing() => {
+                    unwritten = Some(Ok(made));
+                    None
+                }
                 Ok((made, tokens)) => Some(Changed { made, tokens }),
                 Err(why) => {
-                    refused = Some(why);
+                    unwritten = Some(Err(why));
                     None
                 }
             }
         });
         match made.await {
             Ok(Some(answer)) => {
-                if message.recall > 0 {
+                let ends_at = later(boot_time(), longest(&lending));
+                self.lent_to.lock().took(peer, key, ends_at);
+                // Nothing can be given back of what is not held, so no region has this node look after counters for nothing.
+                if message.recall > 0 && holds {
                     let mut counters = self.counters.lock();
                     counters.recall((counter, message.terms), peer, message.recall);
                 }
                 Ok(answer_of(key, &answer))
             }
-            Ok(None) => Err(match refused {
-                Some(RefusedAsk::Old { last }) => (Refusal::Old, last),
-                Some(RefusedAsk::Apart) => (Refusal::Apart, 0),
-                Some(RefusedAsk::Shrunk) | None => (Refusal::Store, 0),
-            }),
+            Ok(None) => match unwritten {
+                Some(Ok(answer)) => Ok(answer_of(key, &answer)),
+                Some(Err(RefusedAsk::Old { last })) => Err((Refusal::Old, last)),
+                Some(Err(RefusedAsk::Apart)) => Err((Refusal::Apart, 0)),
+                Some(Err(RefusedAsk::Shrunk)) | None => Err((Refusal::Store, 0)),
+            },
             Err(_) => Err((Refusal::Store, 0)),
         }
     }

@@ -76,7 +76,7 @@ impl RegionLoans {
         moving.next().map(|rule| {
             let mode = rule.regions.map_or("bounded", RegionMode::name);
             format!(
-                "{}: `regions: {mode}` needs counters in Redis; until then each region keeps its share",
+                "{}: `regions: {mode}` needs counters in Redis; until then each node enforces its region's share by itself",
                 rule.id
             )
         })
@@ -189,6 +189,7 @@ impl Monitored for RegionLoans {
         let others = self.others().filter(|(place, _)| is_there(*place));
         let faults = others.filter_map(|(_, peer)| peer.fault());
         faults
+            .chain(self.counters.lock().fault(boot_time()))
             .chain(self.totals.lock().fault(boot_time()))
             .collect()
     }

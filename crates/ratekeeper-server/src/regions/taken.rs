@@ -1,5 +1,5 @@
-//! The counters of which this node has kept totals of other regions: so many of each, or a region could fill the store of
-//! another one.
+//! The counters of which this node has kept something for other regions, totals or loans: so many of each, or a region could
+//! fill the store of another one.
 
 use std::collections::HashMap;
 
@@ -8,13 +8,13 @@ use ratekeeper_store::CounterKey;
 
 use super::later;
 
-/// The most counters of a region whose windows are not over.
+/// The most counters of a region whose windows, or loans, are not over.
 const COUNTERS_MAX: usize = 65_536;
 
-/// The time between two searches for windows that are over.
+/// The time between two searches for those that are over.
 const SWEEP: Micros = Micros::from_secs(1);
 
-/// The counters of which totals were kept, of each region.
+/// The counters of which something was kept, of each region.
 #[derive(Debug)]
 pub(super) struct Taken {
     regions: Vec<OfRegion>,
@@ -22,7 +22,7 @@ pub(super) struct Taken {
 
 #[derive(Default, Debug)]
 struct OfRegion {
-    /// The time at which the last window ends of which a total was kept.
+    /// The time at which the last window ends of which a total was kept, or at which the loan is over.
     ends: HashMap<CounterKey, Micros>,
     swept_at: Micros,
 }
@@ -36,7 +36,7 @@ impl Taken {
         }
     }
 
-    /// True if a total of the region at `place` may be kept. Those that are kept at the same time may exceed the bound by
+    /// True if something may be kept for the region at `place`. Those that are kept at the same time may exceed the bound by
     /// their number.
     pub(super) fn has_room(&mut self, place: usize, key: CounterKey, now: Micros) -> bool {
         let Some(of_it) = self.regions.get_mut(place) else {
@@ -52,7 +52,7 @@ impl Taken {
         of_it.ends.len() < COUNTERS_MAX
     }
 
-    /// Records that a total was kept until then.
+    /// Records that something was kept until then.
     pub(super) fn took(&mut self, place: usize, key: CounterKey, ends_at: Micros) {
         if let Some(of_it) = self.regions.get_mut(place) {
             let end = of_it.ends.entry(key).or_insert(ends_at);

@@ -10,22 +10,14 @@ use ratekeeper_core::region::counted::CountedSums;
 use ratekeeper_core::{Micros, RegionId};
 use ratekeeper_store::{CounterKey, LoanCounter, LoanDemand, LoanState};
 
+use super::due::{COUNTERS_MAX, Due, TOLD, split_first};
 use super::later;
-
-/// The most counters that a node posts.
-const COUNTERS_MAX: usize = 4_096;
-
-/// The most counters that are looked at together.
-const DUE_MAX: usize = 512;
 
 /// The time after which a hit that was asked for is counted, or never will be.
 const SETTLED: Micros = Micros::from_secs(1);
 
 /// The time after which a counter that nobody asks for, and that all others know, is forgotten.
 const IDLE: Micros = Micros::from_secs(60);
-
-/// The time for which it is told that there were too many counters.
-const TOLD: Micros = Micros::from_secs(60);
 
 /// A total in a window.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -174,20 +166,16 @@ impl Totals {
     }
 
     /// As many as are looked at together, of counters with the times since which they are due.
-    fn first_of(&mut self, mut due: Vec<(Micros, CounterKey)>, now: Micros) -> Vec<CounterKey> {
-        if due.len() > DUE_MAX {
-            due.select_nth_unstable(DUE_MAX);
-            let mut left = due[DUE_MAX..].iter();
-            let is_late = left.any(|(since, key)| {
-                let posted = self.all.get(key);
-                posted.is_some_and(|posted| later(*since, posted.interval()) < now)
-            });
-            if is_late {
-                self.behind = Some(now);
-            }
-            due.truncate(DUE_MAX);
+    fn first_of(&mut self, due: Vec<Due>, now: Micros) -> Vec<CounterKey> {
+        let (first, waiting) = split_first(due);
+        let is_late = |(since, key): &Due| {
+            let posted = self.all.get(key);
+            posted.is_some_and(|posted| later(*since, posted.interval()) < now)
+        };
+        if waiting.iter().any(is_late) {
+            self.behind = Some(now);
         }
-        due.into_iter().map(|(_, key)| key).collect()
+        first.into_iter().map(|(_, key)| key).collect()
     }
 
     pub(super) fn counter(&self, key: CounterKey) -> Option<(LoanCounter, u64)> {

@@ -204,6 +204,7 @@ impl ServerMonitor {
         let Some(command) = generation.ask(&key).filter(|_| is_here) else {
             return Ok(());
         };
+        let sent = boot_time();
         match self
             .ask(command.query_async::<(u64, u64)>(connection))
             .await
@@ -211,7 +212,7 @@ impl ServerMonitor {
             Err(error @ ServerError::Timeout(_)) => return Err(error),
             // Without it, regions hold what they own alone.
             Err(_) => {}
-            Ok((known, time)) => generation.observe(known, time, boot_time()),
+            Ok((known, time)) => generation.observe(known, time, (sent, boot_time())),
         }
         Ok(())
     }

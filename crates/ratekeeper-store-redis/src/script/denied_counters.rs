@@ -28,9 +28,7 @@ impl DeniedCounters {
             true => *hits == 0,
             false => *hits > 0 && part.charge == Charge::IfAllowed,
         };
-        // A share can grow at any time.
         let is_repeatable = group.extra.is_none()
-            && !group.parts.iter().any(GroupStep::is_lent)
             && group.parts.iter().enumerate().all(|(index, part)| {
                 usize::from(part.counter) == index && !part.limit.algorithm().holds_permits()
             })
@@ -66,6 +64,19 @@ impl DeniedCounters {
             .any(|counter| !counter.escrow.is_empty())
     }
 
+    /// Returns true if regions share one of the counters: other nodes may add to what this region may use at any time.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.group.parts.iter().any(GroupStep::is_lent)
+    }
+
+    /// Returns true if `now` is in a window of `part` that has a share of its own, which is not known.
+    fn is_another_window(&self, part: &GroupStep, now: Timestamp) -> bool {
+        let window = part.limit.window().get().max(1);
+        part.is_lent()
+            && part.limit.algorithm().has_fixed_windows()
+            && now.as_micros() / window != self.at.as_micros() / window
+    }
+
     /// Returns the answer to `request`, `since` these states were read, if that is a denial;
     /// [`None`] if Redis has to be asked.
     pub(crate) fn denial(&self, request: &Request<'_>, since: Micros) -> Option<Verdicts> {
@@ -73,9 +84,14 @@ impl DeniedCounters {
             return None;
         }
         let now = self.at.after(since);
+        let mut parts = self.group.parts.iter();
+        if parts.any(|part| self.is_another_window(part, now)) {
+            return None;
+        }
         let mut outcomes: SmallVec<[StepOutcome; 4]> = SmallVec::new();
-        for (step, Counter { kept, escrow, .. }) in request.steps.iter().zip(&self.counters) {
-            let state = match kept {
+        let parts = self.group.parts.iter().zip(&self.counters);
+        for (step, (part, counter)) in request.steps.iter().zip(parts) {
+            let state = match &counter.kept {
                 Kept::Words(words) => StateRef::Words(words),
                 Kept::Heap(heap) => StateRef::Heap(heap),
                 Kept::Held(_) => return None,
@@ -84,7 +100,9 @@ impl DeniedCounters {
                 now,
                 calendar: step.calendar,
             };
-            let outcome = escrow.test(&step.limit, state, Ask::hits(step.hits), &moment);
+            let limit = part.under(counter.share);
+            let ask = Ask::hits(step.hits);
+            let outcome = counter.escrow.test(&limit, state, ask, &moment);
             outcomes.push(StepOutcome::Counted(outcome));
         }
         let votes = request.steps.iter().zip(&outcomes);

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use ratekeeper_core::region::loans::{LoanKind, LoanTerms, TimedAnswer, TimedLoans};
+use ratekeeper_core::region::loans::{LoanKind, LoanRegions, LoanTerms, TimedAnswer, TimedLoans};
 use ratekeeper_core::{
     Algorithm, Limit, LimitSpec, Micros, Mode, Moment, Outcome, State, StateMut, Timestamp, Whole,
 };
@@ -14,8 +14,8 @@ use ratekeeper_testkit::redis::{Client, Server};
 
 use crate::timed_store::{answers, items, load, names, push};
 
-/// The number for the names of the regions, and how many there are.
-const NAMES: (u64, usize) = (77, 3);
+/// The regions.
+const NAMES: [&str; 3] = ["ap", "eu", "us"];
 
 /// Histories of each algorithm.
 const HISTORIES: u32 = 60;
@@ -247,7 +247,7 @@ fn change(model: &mut Model, redis: &mut Redis<'_>, act: &Act) {
             tokens,
             before: found.loans.clone(),
             after: loans
-                .encode(model.generation, NAMES.0)
+                .encode(model.generation, &LoanRegions::named(NAMES))
                 .expect("they fit")
                 .into(),
             kept: Micros::new(20 * time),
@@ -285,7 +285,7 @@ fn plays(algorithm: Algorithm) {
         let start = Timestamp::from_secs(1_700_000_000);
         let mut model = Model {
             shared,
-            loans: TimedLoans::new(shared.owns, NAMES.1),
+            loans: TimedLoans::new(shared.owns, NAMES.len()),
             state: State::new(shared.whole.shape()),
             now: start,
             generation: start.as_micros(),

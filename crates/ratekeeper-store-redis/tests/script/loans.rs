@@ -4,7 +4,9 @@
 mod leases;
 
 use ratekeeper_core::lease::{LEASE_MAX, LeaseReport, Terms};
-use ratekeeper_core::region::loans::{LentPiece, TimedHeld, TimedLoans, WindowHeld, WindowLoans};
+use ratekeeper_core::region::loans::{
+    LentPiece, LoanRegions, TimedHeld, TimedLoans, WindowHeld, WindowLoans,
+};
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Moment, State, Timestamp, Whole};
 use ratekeeper_store::{
     CounterKey, LoanChange, LoanCounter, LoanState, Post, Request, Step, StepOutcome, StoreSlot,
@@ -23,8 +25,8 @@ const KEY: CounterKey = CounterKey {
     identity: 2,
 };
 
-/// The number for the names of three regions, of which this one owns a third.
-const NAMES: u64 = 77;
+/// Three regions, of which this one owns a third.
+const NAMES: [&str; 3] = ["ap", "eu", "us"];
 const OWNS: u64 = 100;
 
 /// A moment in a window, and the number of that.
@@ -199,6 +201,10 @@ impl Region {
     }
 }
 
+fn regions() -> LoanRegions {
+    LoanRegions::named(NAMES)
+}
+
 /// Loans of which so much is held for so long, and so much lent.
 fn held(parts: [(u64, u64); 2], lent: u64) -> TimedLoans {
     let mut loans = TimedLoans::new(OWNS, 3);
@@ -215,7 +221,7 @@ fn held(parts: [(u64, u64); 2], lent: u64) -> TimedLoans {
 }
 
 fn bytes(loans: &TimedLoans) -> Vec<u8> {
-    loans.encode(GENERATION, NAMES).expect("they fit")
+    loans.encode(GENERATION, &regions()).expect("they fit")
 }
 
 #[test]
@@ -236,7 +242,7 @@ fn a_window_has_the_share_of_the_entry_that_it_lies_in() {
         last: NOW_WINDOW + 7,
     };
     let mut region = Region::new(Algorithm::FixedWindow);
-    let kept = loans.encode(NOW_WINDOW, NAMES).expect("they fit");
+    let kept = loans.encode(NOW_WINDOW, &regions()).expect("they fit");
     assert!(region.keep(kept));
     assert_eq!(loans.share(NOW_WINDOW + 3), 20, "never below what is held");
     for window in 0..10 {
@@ -246,7 +252,7 @@ fn a_window_has_the_share_of_the_entry_that_it_lies_in() {
     // Before them, as when a clock goes back: that of the first.
     let mut early = Region::new(Algorithm::FixedWindow);
     early.pass(WINDOW);
-    let kept = loans.encode(NOW_WINDOW + 1, NAMES).expect("they fit");
+    let kept = loans.encode(NOW_WINDOW + 1, &regions()).expect("they fit");
     assert!(early.keep(kept));
     early.now = NOW;
     early.uses_up(loans.share(NOW_WINDOW + 1));

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ratekeeper_core::region::loans::{WindowAnswer, WindowAsk, WindowFacts, WindowLoans};
+use ratekeeper_core::region::loans::{
+    LoanRegions, WindowAnswer, WindowAsk, WindowFacts, WindowLoans,
+};
 use ratekeeper_core::{Algorithm, MAX_COUNT, Micros, Whole};
 use ratekeeper_store::{LoanChange, LoanCounter, LoanState, Step, StoreError, StoreSlot};
 use ratekeeper_store_redis::RedisStore;
@@ -19,8 +21,12 @@ const REGIONS: usize = 3;
 /// The hits that each region owns.
 const OWNS: u64 = 100;
 
-/// The number for the names of the regions.
-const NAMES: u64 = 77;
+/// The regions.
+const NAMES: [&str; REGIONS] = ["ap", "eu", "us"];
+
+fn three() -> LoanRegions {
+    LoanRegions::named(NAMES)
+}
 
 struct Region {
     store: RedisStore,
@@ -69,9 +75,7 @@ impl Region {
         let state = self.shared.loans(self.counter, None).await?;
         let loans = match state.loans.is_empty() {
             true => WindowLoans::new(OWNS, REGIONS),
-            false => {
-                WindowLoans::decode(&state.loans, OWNS, (NAMES, REGIONS)).expect("they are ours")
-            }
+            false => WindowLoans::decode(&state.loans, OWNS, &three()).expect("they are ours"),
         };
         Ok((state, loans))
     }
@@ -91,7 +95,10 @@ impl Region {
                 most: if share < before { share } else { MAX_COUNT },
                 tokens: 0,
                 before: state.loans,
-                after: loans.encode(state.window, NAMES).expect("they fit").into(),
+                after: loans
+                    .encode(state.window, &three())
+                    .expect("they fit")
+                    .into(),
                 kept: Micros::from_secs(3_600),
             };
             let changed = self.shared.loans(self.counter, Some(change)).await;
@@ -115,7 +122,10 @@ impl Region {
             most: MAX_COUNT,
             tokens: 0,
             before: state.loans,
-            after: loans.encode(state.window, NAMES).expect("they fit").into(),
+            after: loans
+                .encode(state.window, &three())
+                .expect("they fit")
+                .into(),
             kept: Micros::from_secs(3_600),
         };
         let changed = self.shared.loans(self.counter, Some(change)).await?;
@@ -182,6 +192,36 @@ async fn a_region_admits_what_it_owns_and_holds_less_what_it_lent() {
 }
 
 #[tokio::test]
+async fn denials_of_a_share_are_repeated_from_memory_until_it_grows() {
+    let (_server, all) = regions();
+    for _ in 0..OWNS {
+        assert!(all[0].is_admitted().await);
+    }
+    // A denial is kept for so short a time that the next request may come too late for it.
+    let asked = AtomicU64::new(0);
+    until("a denial is repeated from memory", async || {
+        all[0].shared.loan_demands();
+        for _ in 0..8 {
+            assert!(!all[0].is_admitted().await);
+        }
+        let demands = all[0].shared.loan_demands();
+        asked.store(
+            demands.iter().map(|demand| demand.hits).sum(),
+            Ordering::Relaxed,
+        );
+        all[0].store.denied_from_memory() > 0
+    })
+    .await;
+    assert_eq!(
+        asked.into_inner(),
+        8,
+        "what is lacking is known all the same"
+    );
+    borrow(&all, 0, 1, 10).await;
+    assert!(all[0].is_admitted().await);
+}
+
+#[tokio::test]
 async fn a_share_in_use_never_becomes_less_than_what_is_counted() {
     let (_server, all) = regions();
     let ask = all[0].ask(1, OWNS).await;
@@ -204,7 +244,10 @@ async fn a_share_in_use_never_becomes_less_than_what_is_counted() {
         most: loans.share(state.window),
         tokens: 0,
         before: state.loans,
-        after: loans.encode(state.window, NAMES).expect("they fit").into(),
+        after: loans
+            .encode(state.window, &three())
+            .expect("they fit")
+            .into(),
         kept: Micros::from_secs(3_600),
     };
     let changed = all[1]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ratekeeper_core::region::loans::{
-    LoanTerms, TimedAnswer, TimedAsk, TimedFacts, TimedLoans, TimedUse,
+    LoanRegions, LoanTerms, TimedAnswer, TimedAsk, TimedFacts, TimedLoans, TimedUse,
 };
 use ratekeeper_core::{Algorithm, MAX_COUNT, Micros, Whole};
 use ratekeeper_store::{LoanChange, LoanCounter, LoanState, Step, StoreSlot};
@@ -20,14 +20,18 @@ const REGIONS: usize = 3;
 /// The hits that each region owns.
 const OWNS: u64 = 100;
 
-/// The number for the names of the regions.
-const NAMES: u64 = 77;
+/// The regions.
+const NAMES: [&str; REGIONS] = ["ap", "eu", "us"];
 
 const TERMS: LoanTerms = LoanTerms {
     window: LASTING,
     time: Micros::from_secs(600),
     margin: Micros::from_secs(60),
 };
+
+fn three() -> LoanRegions {
+    LoanRegions::named(NAMES)
+}
 
 struct Region {
     store: RedisStore,
@@ -73,7 +77,7 @@ impl Region {
         let state = state.expect("the server answers");
         let loans = match state.loans.is_empty() {
             true => TimedLoans::new(OWNS, REGIONS),
-            false => TimedLoans::decode(&state.loans, OWNS, (NAMES, REGIONS)).expect("ours"),
+            false => TimedLoans::decode(&state.loans, OWNS, &three()).expect("ours"),
         };
         (state, loans)
     }
@@ -98,7 +102,7 @@ impl Region {
                 tokens,
                 before: state.loans.clone(),
                 after: loans
-                    .encode(state.generation, NAMES)
+                    .encode(state.generation, &three())
                     .expect("they fit")
                     .into(),
                 kept: Micros::from_secs(3_600),

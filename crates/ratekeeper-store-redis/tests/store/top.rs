@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratekeeper_store_redis::{Endpoint, NodeBoard, RedisStore};
-use ratekeeper_testkit::redis::{Cluster, Reply, Server};
+use ratekeeper_testkit::redis::{Client, Cluster, Reply, Server};
 
 use crate::support::{patient, until};
 
@@ -100,6 +100,33 @@ async fn a_server_that_is_away_is_found_again() {
     assert!(board.read().await.is_err());
     server.restart();
     sees(&board, "one", &[]).await;
+}
+
+/// The connections that have laid out a list.
+fn laying_out(client: &mut Client) -> Vec<String> {
+    let all = client.ask(&["CLIENT", "LIST"]).text();
+    let evals = all.lines().filter(|line| line.contains(" cmd=eval "));
+    let ids = evals.filter_map(|line| line.split(' ').next());
+    ids.map(ToOwned::to_owned).collect()
+}
+
+#[tokio::test]
+async fn a_refusal_does_not_cost_the_connection() {
+    let server = Server::with(&["--maxmemory-policy", "noeviction"]);
+    let url = format!("redis://127.0.0.1:{}/", server.port());
+    let [(_store, board)] = boards(&url);
+    let mut client = server.client();
+    board.publish("one").await.expect("it is taken");
+    let before = laying_out(&mut client);
+    assert_eq!(before.len(), 1, "{before:?}");
+    client.ask(&["CONFIG", "SET", "maxmemory", "1"]);
+    for _ in 0..3 {
+        let refused = board.publish("two").await.expect_err("it is full");
+        assert!(refused.to_string().contains("OOM"), "{refused}");
+    }
+    client.ask(&["CONFIG", "SET", "maxmemory", "0"]);
+    board.publish("three").await.expect("it is taken");
+    assert_eq!(laying_out(&mut client), before);
 }
 
 #[tokio::test]

@@ -6,12 +6,15 @@ mod lending;
 use std::collections::BTreeMap;
 
 use ratekeeper_core::Micros;
-use ratekeeper_core::region::loans::{Asking, DRIFT_PPM, TimedLoans, WindowLoans};
+use ratekeeper_core::region::loans::{Asking, DRIFT_PPM, LoanRegions, TimedLoans, WindowLoans};
 
 use super::clock::Clock;
 use super::counter::Counter;
 use super::plan::{Kind, RegionGuard, RegionPlan};
 use leasing::{Credit, Lease};
+
+/// The names of as many regions as there are at most.
+const NAMES: [&str; 5] = ["ap", "eu", "jp", "sa", "us"];
 
 /// The loans of the counter, by its kind.
 #[derive(Clone, Debug)]
@@ -238,20 +241,20 @@ impl Region {
 
     /// Writes the loans into the store, and reads them again: in the form in which a store keeps them.
     fn keep(&mut self, plan: &RegionPlan) {
-        let names = (1, plan.regions());
+        let regions = LoanRegions::named(NAMES.into_iter().take(plan.regions()));
         // Without a protection there can be numbers that no store keeps.
         match &mut self.kept.loans {
             Loans::Windows(loans) => {
                 let window = self.kept.counter.window();
-                if let Some(bytes) = loans.encode(window, names.0) {
-                    let read = WindowLoans::decode(&bytes, loans.owns, names);
+                if let Some(bytes) = loans.encode(window, &regions) {
+                    let read = WindowLoans::decode(&bytes, loans.owns, &regions);
                     let read = read.expect("what was written is read");
                     loans.peers = read.peers;
                 }
             }
             Loans::Timed(loans) => {
-                if let Some(bytes) = loans.encode(self.generation, names.0) {
-                    let read = TimedLoans::decode(&bytes, loans.owns, names);
+                if let Some(bytes) = loans.encode(self.generation, &regions) {
+                    let read = TimedLoans::decode(&bytes, loans.owns, &regions);
                     *loans = read.expect("what was written is read");
                 }
             }

@@ -1,11 +1,17 @@
 //! Loans as bytes: how a region's store keeps them beside the counter.
 //!
 //! ```text
-//!  1   n   n times: first window, lent, held (7 bytes each)   regions (8)   then each region's loan      fixed windows
-//!  2   n   n times: until, held (7 bytes each)   lent, generation (7)   regions (8)   the same,          logs and buckets
-//!                                                              then of each region the answer taken last, plus 1; 0: unknown
-//!  `------------- all that deciding a request reads ------------------'
+//!  1   n   n times: first window, lent, held (7 bytes each)               loans      fixed windows
+//!  2   n   n times: until, held (7 bytes each)   lent, generation (7)     loans      logs and buckets
+//!  `------------- all that deciding a request reads -------------'
+//!
+//!  loans: how many (1), 0 (6), 255   then of each its region (8), the loan, and of logs and buckets
+//!                                    the answer that was taken last, plus 1 (8); 0: unknown
 //! ```
+//!
+//! A region stands with its number, so its loan is found whichever other regions there are. One that has left keeps its loan
+//! until nothing of it counts any more. Builds before this wrote a number of all names together, below 2^56, in the place of
+//! how many there are, and the loans of all regions in the order of their names. They read nothing else.
 //!
 //! The share in a window is what is owned, less what is lent, and what is held, of the last entry that begins by then. The
 //! share in a log and a bucket is what is owned, less what is lent, and what is held until later than now, in the
@@ -15,6 +21,8 @@
 mod timed;
 
 use super::{LentPiece, WindowAnswer, WindowHeld, WindowLent, WindowLoan, WindowLoans};
+use crate::region::fnv;
+use crate::{MAX_COUNT, Region, RegionId};
 
 /// The version of the format for fixed windows.
 const VERSION: u8 = 1;
@@ -28,11 +36,68 @@ const SHORT: usize = 7;
 /// The largest number in an entry of shares: one that a script can hold.
 const SHORT_MAX: u64 = (1 << 53) - 1;
 
-impl WindowLoans {
-    /// Encodes the loans, from `window` on, between the regions that `regions` names; [`None`] if there are too many, or
-    /// too large ones.
+/// The last of the eight bytes that say how many loans there are.
+const BY_REGION: u8 = 0xff;
+
+/// The regions between which loans are made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LoanRegions {
+    /// In the order of their names, as loans are.
+    ids: Vec<RegionId>,
+    /// The number of all names together, by which builds before this found their loans.
+    names: u64,
+}
+
+impl LoanRegions {
+    /// The regions of these names, in that order.
     #[must_use]
-    pub fn encode(&self, window: u64, regions: u64) -> Option<Vec<u8>> {
+    pub fn named<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        let names: Vec<&str> = names.into_iter().collect();
+        let bytes = names.iter().flat_map(|name| name.bytes().chain([0]));
+        Self {
+            names: fnv(bytes) & MAX_COUNT,
+            ids: names.iter().map(|name| RegionId::of(name)).collect(),
+        }
+    }
+
+    /// Those of `regions`.
+    #[must_use]
+    pub fn of(regions: &[Region]) -> Self {
+        Self::named(regions.iter().map(|region| &*region.name))
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub const fn count(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// The regions whose loans `peers` of them are, the last ones with those that have `left`.
+    pub fn with<'a>(&'a self, left: &'a [RegionId]) -> impl Iterator<Item = RegionId> + 'a {
+        self.ids.iter().chain(left).copied()
+    }
+
+    /// Takes the loans of these regions out of `loans`, each `none` if it is not there; then those that have left.
+    fn place<T: Clone>(&self, loans: Vec<(RegionId, T)>, none: &T) -> (Vec<T>, Vec<RegionId>) {
+        let mut peers = vec![none.clone(); self.count()];
+        let mut left = Vec::new();
+        for (region, loan) in loans {
+            match self.ids.iter().position(|id| *id == region) {
+                Some(place) => peers[place] = loan,
+                None => {
+                    peers.push(loan);
+                    left.push(region);
+                }
+            }
+        }
+        (peers, left)
+    }
+}
+
+impl WindowLoans {
+    /// Encodes the loans, from `window` on, between `regions`; [`None`] if there are too many, or too large ones.
+    #[must_use]
+    pub fn encode(&self, window: u64, regions: &LoanRegions) -> Option<Vec<u8>> {
         let starts = self.changes(window);
         let count = u8::try_from(starts.len()).ok()?;
         let mut out = vec![VERSION, count];
@@ -43,9 +108,16 @@ impl WindowLoans {
                 out.extend_from_slice(&number.to_le_bytes()[..SHORT]);
             }
         }
-        out.extend_from_slice(&regions.to_le_bytes());
-        for peer in &self.peers {
-            peer.encode(&mut out)?;
+        let loans = regions.with(&self.left).zip(&self.peers).enumerate();
+        let kept = loans.filter(|(place, (_, loan))| match *place < regions.count() {
+            true => **loan != WindowLoan::default(),
+            false => loan.counts_from(window),
+        });
+        let kept: Vec<_> = kept.map(|(_, loan)| loan).collect();
+        put_count(&mut out, kept.len())?;
+        for (region, loan) in kept {
+            put(&mut out, [region.get()]);
+            loan.encode(&mut out)?;
         }
         Some(out)
     }
@@ -65,26 +137,46 @@ impl WindowLoans {
         starts
     }
 
-    /// Reads what was encoded for `regions`, of which there are `count`, in a region that owns `owns`; [`None`] if it is
-    /// something else.
+    /// Reads what was encoded, in one of `regions` that owns `owns`; [`None`] if it is something else, or if a build before
+    /// this encoded it for other regions.
     #[must_use]
-    pub fn decode(bytes: &[u8], owns: u64, (regions, count): (u64, usize)) -> Option<Self> {
+    pub fn decode(bytes: &[u8], owns: u64, regions: &LoanRegions) -> Option<Self> {
         let mut bytes = Reader(bytes);
         (bytes.byte()? == VERSION).then_some(())?;
         let entries = usize::from(bytes.byte()?);
         bytes.take(entries * 3 * SHORT)?;
-        (bytes.number()? == regions).then_some(())?;
-        let peers = (0..count).map(|_| WindowLoan::decode(&mut bytes));
-        let peers = peers.collect::<Option<Vec<_>>>()?;
+        let (peers, left) = match bytes.count(regions)? {
+            Some(count) => {
+                let loans = (0..count).map(|_| {
+                    let region = RegionId::from_bits(bytes.number()?);
+                    Some((region, WindowLoan::decode(&mut bytes)?))
+                });
+                let loans = loans.collect::<Option<_>>()?;
+                regions.place(loans, &WindowLoan::default())
+            }
+            None => {
+                let peers = (0..regions.count()).map(|_| WindowLoan::decode(&mut bytes));
+                (peers.collect::<Option<_>>()?, Vec::new())
+            }
+        };
         bytes.0.is_empty().then_some(Self {
             owns,
             grows: None,
             peers,
+            left,
         })
     }
 }
 
 impl WindowLoan {
+    /// True if it moves hits in `window` or a later one.
+    fn counts_from(&self, window: u64) -> bool {
+        let held = &self.held;
+        let holds = held.now > 0 && window <= held.first || held.next > 0 && window <= held.last;
+        let mut pieces = self.lent.pieces.iter();
+        holds || pieces.any(|piece| piece.amount > 0 && window <= piece.last)
+    }
+
     fn encode(&self, out: &mut Vec<u8>) -> Option<()> {
         put(out, [self.asked]);
         self.held.encode(out);
@@ -154,6 +246,13 @@ fn put<const N: usize>(out: &mut Vec<u8>, numbers: [u64; N]) {
     }
 }
 
+/// Says how many loans follow; [`None`] if they are too many.
+fn put_count(out: &mut Vec<u8>, count: usize) -> Option<()> {
+    out.push(u8::try_from(count).ok()?);
+    out.extend_from_slice(&[0, 0, 0, 0, 0, 0, BY_REGION]);
+    Some(())
+}
+
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -161,6 +260,15 @@ impl<'a> Reader<'a> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
         Some(taken)
+    }
+
+    /// How many loans follow, each with its region; inner [`None`] if they are those of all `regions`, in their order.
+    fn count(&mut self, regions: &LoanRegions) -> Option<Option<u8>> {
+        let bytes: [u8; 8] = self.take(8)?.try_into().ok()?;
+        match bytes {
+            [count, 0, 0, 0, 0, 0, 0, BY_REGION] => Some(Some(count)),
+            names => (u64::from_le_bytes(names) == regions.names).then_some(None),
+        }
     }
 
     fn byte(&mut self) -> Option<u8> {
@@ -179,6 +287,32 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::*;
     use crate::region::loans::WindowFacts;
+
+    pub(super) fn two() -> LoanRegions {
+        LoanRegions::named(["ap", "eu"])
+    }
+
+    pub(super) fn three() -> LoanRegions {
+        LoanRegions::named(["ap", "eu", "us"])
+    }
+
+    pub(super) fn four() -> LoanRegions {
+        LoanRegions::named(["aa", "ap", "eu", "us"])
+    }
+
+    /// What builds before this wrote of [three] regions for loans that now are `bytes`.
+    pub(super) fn written_before<T>(
+        bytes: &[u8],
+        peers: &[T],
+        encode: impl Fn(&T, &mut Vec<u8>),
+    ) -> Vec<u8> {
+        let count = [0, 0, 0, 0, 0, 0, BY_REGION];
+        let mut at = bytes.windows(7).position(|it| *it == count);
+        let mut out = bytes[..at.take().expect("loans are counted") - 1].to_vec();
+        put(&mut out, [three().names]);
+        peers.iter().for_each(|peer| encode(peer, &mut out));
+        out
+    }
 
     /// The share in `window` as the script reads it.
     fn share(bytes: &[u8], owns: u64, window: u64) -> u64 {
@@ -212,19 +346,51 @@ mod tests {
         let answer = lender.lend(1, &ask, &facts).expect("it is in time");
         assert!(borrower.accept(0, &answer));
         for loans in [lender, borrower] {
-            let bytes = loans.encode(1_000, 77).expect("they fit");
+            let bytes = loans.encode(1_000, &three()).expect("they fit");
             for window in 1_000..1_020 {
                 assert_eq!(share(&bytes, 300, window), loans.share(window), "{window}");
             }
-            assert_eq!(
-                WindowLoans::decode(&bytes, 300, (77, 3)),
-                Some(loans.clone())
-            );
-            assert_eq!(WindowLoans::decode(&bytes, 300, (78, 3)), None);
-            assert_eq!(WindowLoans::decode(&bytes, 300, (77, 2)), None);
+            let read = WindowLoans::decode(&bytes, 300, &three());
+            assert_eq!(read, Some(loans.clone()));
             for cut in 0..bytes.len() {
-                assert_eq!(WindowLoans::decode(&bytes[..cut], 300, (77, 3)), None);
+                assert_eq!(WindowLoans::decode(&bytes[..cut], 300, &three()), None);
             }
+            let before = written_before(&bytes, &loans.peers, |loan, out| {
+                loan.encode(out).expect("it fits");
+            });
+            assert_eq!(WindowLoans::decode(&before, 300, &three()), Some(loans));
+            assert_eq!(WindowLoans::decode(&before, 300, &four()), None);
         }
+    }
+
+    #[test]
+    fn loans_are_those_of_their_regions_whichever_others_there_are() {
+        let mut loans = WindowLoans::new(300, 3);
+        loans.peers[0].asked = 7;
+        loans.peers[2].lent = WindowLent {
+            number: 9,
+            pieces: vec![LentPiece {
+                first: 1_000,
+                last: 1_005,
+                amount: 45,
+            }],
+        };
+        let bytes = loans.encode(1_000, &three()).expect("they fit");
+        let more = WindowLoans::decode(&bytes, 300, &four()).expect("they are ours");
+        assert_eq!(more.peers[1], loans.peers[0]);
+        assert_eq!(more.peers[3], loans.peers[2]);
+        assert_eq!((more.peers.len(), more.share(1_000)), (4, 255));
+        let again = more.encode(1_000, &four()).expect("they fit");
+        assert_eq!(WindowLoans::decode(&again, 300, &three()), Some(loans));
+        // The borrower leaves: its loan counts until its last window is over.
+        let less = WindowLoans::decode(&bytes, 300, &two()).expect("they are ours");
+        assert_eq!((less.peers.len(), less.share(1_005)), (3, 255));
+        assert_eq!(less.left, [RegionId::of("us")]);
+        let of = |window| {
+            let bytes = less.encode(window, &two()).expect("they fit");
+            WindowLoans::decode(&bytes, 300, &two()).expect("they are ours")
+        };
+        assert_eq!(of(1_005), less);
+        assert_eq!((of(1_006).left.len(), of(1_006).peers.len()), (0, 2));
     }
 }

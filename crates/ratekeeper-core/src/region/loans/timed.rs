@@ -1,15 +1,18 @@
 //! Loans of logs and buckets: one amount, for a time.
 
 use super::{LoanTerms, RefusedAsk, part_of_spare};
-use crate::{Micros, Timestamp, Whole};
+use crate::{Micros, RegionId, Timestamp, Whole};
 
 /// The loans of one counter, as one region keeps them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TimedLoans {
     /// The share that the region owns; while weights change, the smaller of the old and the new one.
     pub owns: u64,
-    /// The loans with each region, in the order of their names; the region's own is not used.
+    /// The loans with each region, in the order of their names; the region's own is not used. Then those with regions that
+    /// have left.
     pub peers: Vec<TimedLoan>,
+    /// The regions that have left, in the order of their loans.
+    pub left: Vec<RegionId>,
 }
 
 /// The loans between a region and one other.
@@ -118,13 +121,10 @@ impl TimedLoans {
     /// No loans with any of `regions` regions.
     #[must_use]
     pub fn new(owns: u64, regions: usize) -> Self {
-        let none = TimedLoan {
-            taken: Some(0),
-            ..TimedLoan::default()
-        };
         Self {
             owns,
-            peers: vec![none; regions],
+            peers: vec![TimedLoan::NONE; regions],
+            left: Vec::new(),
         }
     }
 
@@ -305,6 +305,23 @@ impl TimedLoans {
 }
 
 impl TimedLoan {
+    /// None: nothing was ever asked.
+    pub(super) const NONE: Self = Self {
+        asked: 0,
+        taken: Some(0),
+        held: TimedHeld {
+            amount: 0,
+            until: Timestamp::from_micros(0),
+            tail: 0,
+            generation: 0,
+        },
+        lent: TimedLent {
+            number: 0,
+            amount: 0,
+        },
+        answer: None,
+    };
+
     /// The tokens of the latest answer, if `ask`, which is a later one, tells that it was never taken: now it cannot be any
     /// more.
     fn refused_tokens(&self, ask: &TimedAsk) -> u64 {

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use super::{RefusedAsk, part_of_spare};
+use crate::RegionId;
 
 /// The loans of one counter, as one region keeps them.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -11,8 +12,11 @@ pub struct WindowLoans {
     pub owns: u64,
     /// The window from which on it owns a larger share, and that share.
     pub grows: Option<(u64, u64)>,
-    /// The loans with each region, in the order of their names; the region's own is not used.
+    /// The loans with each region, in the order of their names; the region's own is not used. Then those with regions that
+    /// have left.
     pub peers: Vec<WindowLoan>,
+    /// The regions that have left, in the order of their loans.
+    pub left: Vec<RegionId>,
 }
 
 /// The loans between a region and one other.
@@ -144,6 +148,7 @@ impl WindowLoans {
             owns,
             grows: None,
             peers: vec![WindowLoan::default(); regions],
+            left: Vec::new(),
         }
     }
 

@@ -8,6 +8,7 @@ use ratekeeper_core::lease::{Terms, Unleasable};
 use ratekeeper_core::region::loans::LoanKind;
 use ratekeeper_core::synced::{SyncTerms, Unsyncable};
 
+use super::plan_regions::RegionsOfWindow;
 use super::{Compiler, Owner, Path};
 use crate::draft::{BuiltLimit, LimitDefaults, suffixes};
 use crate::format::fields::Fields;
@@ -132,6 +133,7 @@ impl Compiler<'_, '_, '_> {
             policy,
         };
         let first = self.rules.len();
+        let defaults = RegionsOfWindow::of(&limits.limits);
         self.rules_of(limits.limits, limits.is_list, &owner);
         let rates = self.rules.len();
         if let Some(limit) = concurrency {
@@ -146,6 +148,9 @@ impl Compiler<'_, '_, '_> {
         };
         for (plan, mut limits) in plans {
             names.inherit(&mut limits.limits);
+            for limit in &mut limits.limits {
+                RegionsOfWindow::share(&defaults, limit);
+            }
             let name = self.around.plans.get(plan.get());
             owner.plan = name.map(|name| Arc::from(&**name));
             let first = self.rules.len();

@@ -4,6 +4,7 @@ use ratekeeper_core::region::counted::{Counted, RegionPost, Silent};
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Timestamp, Whole};
 use ratekeeper_store::StoreSlot;
 
+use super::super::due::DUE_MAX;
 use super::*;
 
 /// The numbers of so many regions.

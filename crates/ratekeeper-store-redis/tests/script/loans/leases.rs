@@ -8,7 +8,7 @@ fn a_lease_ends_before_the_first_part_of_a_share_does() {
     let lease = |parts, generation, later| {
         let mut region = Region::new(Algorithm::SlidingWindow);
         let loans = held(parts, 0);
-        let kept = loans.encode(generation, NAMES).expect("they fit");
+        let kept = loans.encode(generation, &regions()).expect("they fit");
         // What was held in another generation is not encoded as held.
         let kept = if generation == GENERATION {
             kept
@@ -73,7 +73,7 @@ fn a_lease_holds_a_sixteenth_of_the_share() {
         next: 60,
         last: NOW_WINDOW + 1,
     };
-    let kept = loans.encode(NOW_WINDOW, NAMES).expect("they fit");
+    let kept = loans.encode(NOW_WINDOW, &regions()).expect("they fit");
     assert!(windows.keep(kept));
     assert_eq!(windows.leased(OWNS).0, 160 / 16);
     let mut log = Region::new(Algorithm::SlidingWindow);
@@ -93,9 +93,9 @@ fn what_a_lease_holds_counts_as_used() {
         let after = used(&mut region);
         assert_eq!(after, before + amount, "{algorithm:?}");
         let loans = if algorithm == Algorithm::FixedWindow {
-            WindowLoans::new(OWNS, 3).encode(NOW_WINDOW, NAMES)
+            WindowLoans::new(OWNS, 3).encode(NOW_WINDOW, &regions())
         } else {
-            TimedLoans::new(OWNS, 3).encode(GENERATION, NAMES)
+            TimedLoans::new(OWNS, 3).encode(GENERATION, &regions())
         };
         let change = region.change(loans.expect("they fit"));
         for (most, fits) in [(after - 1, false), (after, true)] {
