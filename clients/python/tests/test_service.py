@@ -127,6 +127,22 @@ class Calls(unittest.TestCase):
                 with self.assertRaisesRegex(ValueError, "^endpoints: .* is no URL of http or https"):
                     kind(["http://one.test", url])
 
+    def test_a_token_has_no_white_space_around_it_and_one_that_cannot_be_sent_is_refused_without_telling_it(self) -> None:
+        sent: list[Any] = []
+
+        def serve(request: httpx.Request) -> httpx.Response:
+            sent.append(request.headers.get("authorization"))
+            return ok()()
+
+        for token in ("s3cret\n", " s3cret\r\n", "", "\n"):
+            with Ratekeeper("http://one.test", token=token, transport=httpx.MockTransport(serve)) as service:
+                service.check(QUESTION)
+        self.assertEqual(sent, ["Bearer s3cret", "Bearer s3cret", None, None])
+        for token in ("s3cret\nmore", "s3cret more", "s3cret€", "s3cret\0"):
+            for kind in (Ratekeeper, AsyncRatekeeper):
+                with self.assertRaisesRegex(ValueError, "^token: only visible ASCII characters can be sent$"):
+                    kind("http://one.test", token=token)
+
     def test_an_empty_key_is_none(self) -> None:
         calls: list[Call] = [
             lambda one: one.check(QUESTION, idempotency_key=""),

@@ -11,7 +11,7 @@ import { Unanswered } from "./unanswered.ts";
 export interface ServiceOptions {
   /** URLs of the services, such as `http://127.0.0.1:8080`. Each is asked while those before it do not answer. */
   readonly endpoints: string | readonly string[];
-  /** The bearer token that identifies this caller. */
+  /** The bearer token that identifies this caller, without or with white space around it. */
   readonly token?: string;
   /** The time that a call may take, failover included, in milliseconds: 100 by default. */
   readonly timeoutMs?: number;
@@ -55,6 +55,7 @@ interface Endpoint {
 export class Ratekeeper {
   readonly #endpoints: readonly Endpoint[];
   readonly #options: ServiceOptions;
+  readonly #headers: Readonly<Record<string, string>>;
   readonly #unanswered = new Unanswered();
 
   constructor(options: ServiceOptions) {
@@ -62,6 +63,7 @@ export class Ratekeeper {
     if (urls.length === 0) throw new TypeError("endpoints: there is no service to ask");
     this.#endpoints = urls.map((url) => ({ url: checked(url), misses: 0, downUntil: 0 }));
     this.#options = options;
+    this.#headers = { "content-type": "application/json", accept: "application/json", ...authorization(options.token) };
   }
 
   /** Decides by an identifier, and a limit of the call's own or the ID of a rule. */
@@ -214,12 +216,11 @@ export class Ratekeeper {
   }
 
   async #post({ url }: Endpoint, path: string, body: Json, signal: AbortSignal): Promise<Json> {
-    const { token, fetch = globalThis.fetch } = this.#options;
-    const headers = { "content-type": "application/json", accept: "application/json", ...(token && { authorization: `Bearer ${token}` }) };
+    const { fetch = globalThis.fetch } = this.#options;
     let response: Response;
     let answer: unknown;
     try {
-      response = await fetch(`${url}/v1/${path}`, { method: "POST", headers, body: JSON.stringify(body), signal });
+      response = await fetch(`${url}/v1/${path}`, { method: "POST", headers: this.#headers, body: JSON.stringify(body), signal });
       answer = await response.json().catch((error: unknown) => {
         if (signal.aborted) throw error;
       });
@@ -301,9 +302,18 @@ export class Permit implements AsyncDisposable {
 /** An endpoint without a slash at its end. */
 function checked(endpoint: string): string {
   const url = URL.canParse(endpoint) ? new URL(endpoint) : undefined;
+  if (url?.username || url?.password) throw new TypeError("endpoints: a URL can have no login here");
   if (url?.protocol === "http:" || url?.protocol === "https:") return url.href.replace(/\/$/, "");
   // The fallback would decide for ever.
   throw new TypeError(`endpoints: ${JSON.stringify(endpoint)} is no URL of http or https, such as http://127.0.0.1:8080`);
+}
+
+/** The token without the white space around it that files have. */
+function authorization(token = ""): Readonly<Record<string, string>> {
+  const sent = token.trim();
+  // Without it: it is a secret. The fallback would decide for ever.
+  if (/[^\x21-\x7e]/.test(sent)) throw new TypeError("token: only visible ASCII characters can be sent");
+  return sent ? { authorization: `Bearer ${sent}` } : {};
 }
 
 /** True if the service can have said that: what something between says is no denial. */

@@ -71,6 +71,24 @@ test("an endpoint that is no URL of HTTP is refused at once: the fallback would 
   }
 });
 
+test("an endpoint with a login, which fetch does not send, is refused without telling it", () => {
+  const message = "endpoints: a URL can have no login here";
+  for (const url of ["http://ada:s3cret@one.test", "http://s3cret@one.test"]) assert.throws(() => new Ratekeeper({ endpoints: url }), { name: "TypeError", message });
+});
+
+test("a token has no white space around it, and one that cannot be sent is refused without telling it", async () => {
+  const sent: unknown[] = [];
+  const fetch: Fetch = async (input, init) => {
+    sent.push(new Request(input, init).headers.get("authorization"));
+    return json(ALLOW);
+  };
+  for (const token of ["s3cret\n", " s3cret\r\n", "", "\n"]) await new Ratekeeper({ endpoints: "http://one.test", fetch, token }).check(QUESTION);
+  assert.deepEqual(sent, ["Bearer s3cret", "Bearer s3cret", null, null]);
+  for (const token of ["s3cret\nmore", "s3cret more", "s3cret€", "s3cret\0"]) {
+    assert.throws(() => new Ratekeeper({ endpoints: "http://one.test", token }), { name: "TypeError", message: "token: only visible ASCII characters can be sent" });
+  }
+});
+
 test("an empty key is none", async () => {
   const broken = (): never => { throw new TypeError("fetch failed"); };
   const { fetch, asked, bodies } = services({ "one.test": broken, "two.test": () => json(ALLOW) });

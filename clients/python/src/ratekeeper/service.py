@@ -348,6 +348,11 @@ def _keyed(question: Question) -> Json:
 
 
 def _headers(token: Optional[str]) -> dict[str, str]:
+    """The token without the white space around it that files have."""
+    token = (token or "").strip()
+    if any(not "!" <= char <= "~" for char in token):
+        # Without it: it is a secret. The fallback would decide for ever.
+        raise ValueError("token: only visible ASCII characters can be sent")
     return {"authorization": f"Bearer {token}"} if token else {}
 
 
