@@ -1,7 +1,7 @@
 // The calls of a Ratekeeper service, over JSON: with a deadline, failover between services, and a fallback.
 
 import { count, decision, failure, limitDecided, limitJson, limitQuestion, limitResult } from "./answers.ts";
-import { isObject, list, object, questionJson, ServiceError, text } from "./answers.ts";
+import { hasWord, isObject, list, object, questionJson, ServiceError, text } from "./answers.ts";
 import type { Decision, IdentifierLimit, Json, LimitResult, Question } from "./answers.ts";
 import { allowAll, type Fallback } from "./fallback.ts";
 import type { Fetch } from "./fetch.ts";
@@ -53,6 +53,8 @@ interface Endpoint {
 
 /** A client of a Ratekeeper service. */
 export class Ratekeeper {
+  /** Decides while no service answers. */
+  readonly fallback: Fallback;
   readonly #endpoints: readonly Endpoint[];
   readonly #options: ServiceOptions;
   readonly #headers: Readonly<Record<string, string>>;
@@ -63,13 +65,14 @@ export class Ratekeeper {
     if (urls.length === 0) throw new TypeError("endpoints: there is no service to ask");
     this.#endpoints = urls.map((url) => ({ url: checked(url), misses: 0, downUntil: 0 }));
     this.#options = options;
+    this.fallback = options.fallback ?? allowAll;
     this.#headers = { "content-type": "application/json", accept: "application/json", ...authorization(options.token) };
   }
 
   /** Decides by an identifier, and a limit of the call's own or the ID of a rule. */
   async limit(identifier: string, by: IdentifierLimit): Promise<LimitResult> {
     const answer = await this.#ask("limit", limitJson(identifier, by), "charged");
-    return answer ? limitResult(answer) : limitDecided(this.#fallback(limitQuestion(identifier, by)));
+    return answer ? limitResult(answer) : limitDecided(this.fallback(limitQuestion(identifier, by)));
   }
 
   /** Decides a request, and charges its limits. With a key, once in 24 hours: repeat it if no service answered, which throws. */
@@ -77,14 +80,14 @@ export class Ratekeeper {
     const body = { ...questionJson(question), standing: true };
     if (idempotencyKey) return decision(await this.#call("check", { ...body, idempotency_key: idempotencyKey }, "harmless"));
     const answer = await this.#ask("check", body, "charged");
-    return answer ? decision(answer) : this.#fallback(question);
+    return answer ? decision(answer) : this.fallback(question);
   }
 
   /** Decides up to 1,000 requests in order, each by itself. */
   async checkBatch(questions: readonly Question[]): Promise<Decision[]> {
     if (questions.length === 0) return [];
     const answer = await this.#ask("checks", { checks: questions.map(questionJson) }, "charged");
-    return answer ? list(answer["results"]).map((one) => decision(object(one))) : questions.map((one) => this.#fallback(one));
+    return answer ? list(answer["results"]).map((one) => decision(object(one))) : questions.map((one) => this.fallback(one));
   }
 
   /** Decides a request without charging it. */
@@ -106,7 +109,7 @@ export class Ratekeeper {
       if (!isAway(error)) throw error;
       // The service may have granted it all the same.
       if (!wasNotDone(error as ServiceError)) this.#unanswered.add(body, (late) => this.#giveBack(late));
-      return { decision: this.#fallback(question), permit: undefined };
+      return { decision: this.fallback(question), permit: undefined };
     }
     const token = text(answer["permit"]);
     return { decision: decision(answer), permit: token ? new Permit(this, token, count(answer["expires_after_ms"]) ?? 0) : undefined };
@@ -122,9 +125,14 @@ export class Ratekeeper {
     }
   }
 
-  /** Returns a permit. True if it was held until now. */
+  /** Returns a permit. True if it was held until now. Without an answer it is tried again for ten seconds. */
   async release(permit: string): Promise<boolean> {
-    return (await this.#call("release", { permit }, "harmless"))["was_held"] === true;
+    try {
+      return (await this.#call("release", { permit }, "harmless"))["was_held"] === true;
+    } catch (error) {
+      if (isAway(error)) this.#unanswered.add({ permit }, (late) => this.#giveBack(late));
+      throw error;
+    }
   }
 
   /** Holds a permit for longer; returns the milliseconds until it expires. */
@@ -139,7 +147,7 @@ export class Ratekeeper {
     const answer = await this.#ask("reserve", body, idempotencyKey ? "harmless" : "charged");
     if (answer) return { decision: decision(answer), reservation: text(answer["reservation"]) };
     const costly = question.descriptors.map((descriptor) => ({ hits, ...descriptor }));
-    return { decision: this.#fallback({ ...question, descriptors: costly }), reservation: undefined };
+    return { decision: this.fallback({ ...question, descriptors: costly }), reservation: undefined };
   }
 
   /** States what the work cost; returns the hits that were given back. */
@@ -156,10 +164,6 @@ export class Ratekeeper {
   async refund(question: Question, idempotencyKey?: string): Promise<void> {
     const { waitMsMax: _, ...rest } = question;
     await this.#call("refund", { ...questionJson(rest), idempotency_key: idempotencyKey || undefined }, idempotencyKey ? "harmless" : "charged");
-  }
-
-  #fallback(question: Question): Decision {
-    return (this.#options.fallback ?? allowAll)(question);
   }
 
   /** Calls, and returns undefined if no service answers. */
@@ -229,15 +233,15 @@ export class Ratekeeper {
     }
     if (response.ok && isAnswer(path, body, answer)) return answer;
     const refusal = failure(response.status, answer);
-    if (!response.ok && response.status < 500) throw refusal;
+    if (!response.ok && response.status < 500 && hasWord(refusal)) throw refusal;
     throw new ServiceError("AWAY", `the rate limit service at ${url} cannot answer: ${refusal.message}`, response.status, undefined, refusal);
   }
 
-  /** Finds out whether a permit was granted in an answer that did not come, and releases it; false without an answer. */
+  /** Releases a permit, or finds out whether one was granted in an answer that did not come; false without an answer. */
   async #giveBack(body: Json): Promise<boolean> {
     try {
-      const permit = text((await this.#call("acquire", body, "harmless"))["permit"]);
-      if (permit) await this.release(permit);
+      const permit = text(body["permit"]) ?? text((await this.#call("acquire", body, "harmless"))["permit"]);
+      if (permit) await this.#call("release", { permit }, "harmless");
       return true;
     } catch (error) {
       // Refused: there is nothing to give back. It ends by itself otherwise.
@@ -278,7 +282,8 @@ export class Permit implements AsyncDisposable {
     await this.release().catch(() => false);
   }
 
-  #renewLater(expiresAfterMs: number): void {
+  /** Without an answer it tries again sooner than it began to, so that several may be lost. */
+  #renewLater(expiresAfterMs: number, pauseMs = expiresAfterMs / 3): void {
     if (expiresAfterMs <= 0 || !Number.isFinite(this.#ends)) return;
     this.#timer = setTimeout(() => {
       this.#service.renew(this.token).then(
@@ -288,11 +293,11 @@ export class Permit implements AsyncDisposable {
         },
         (error: unknown) => {
           // It may still be held if the service is away.
-          if (isAway(error)) this.#renewLater(expiresAfterMs);
+          if (isAway(error)) this.#renewLater(expiresAfterMs, expiresAfterMs / 12);
           else if (Number.isFinite(this.#ends)) this.#ends = -Infinity;
         },
       );
-    }, Math.min(expiresAfterMs / 3, TIMER_MAX_MS));
+    }, Math.min(pauseMs, TIMER_MAX_MS));
     // A permit alone keeps no process alive.
     const timer = this.#timer as { unref?: () => void };
     timer.unref?.();

@@ -59,8 +59,9 @@ impl<S: Store> Renew for PermitState<S> {
     fn renew(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Option<Duration>> + Send>> {
         Box::pin(async move {
             match self.slots.renew(&self.limiter).await {
-                // After a fault of the store it may still be held.
-                Ok(()) | Err(HoldError::Store(_)) => Some(self.expires_after()),
+                Ok(()) => Some(self.expires_after()),
+                // It may still be held.
+                Err(HoldError::Store(_)) => Some(Renewal::unanswered(self.expires_after())),
                 Err(_) => None,
             }
         })

@@ -17,6 +17,7 @@ use ratekeeper_store::{
 };
 use ratekeeper_tower::{Hold, RulesLayer};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::{full, layer, limiter_with, of};
@@ -184,6 +185,52 @@ async fn a_place_is_renewed_as_long_as_the_request_runs() {
     drop(held);
     tokio::time::sleep(Duration::from_secs(65)).await;
     assert_eq!(renewed(), 3);
+}
+
+/// Counters of which some renewals are not answered.
+struct Deaf {
+    memory: MemoryStore,
+    asked: std::sync::Mutex<Vec<Duration>>,
+    begun: Instant,
+    unanswered: usize,
+}
+
+impl Store for Deaf {
+    type Ticket = std::future::Ready<Result<Verdicts, StoreError>>;
+
+    fn decide(&self, request: &StoreRequest<'_>) -> Answer<Self::Ticket> {
+        let act = request.extra.and_then(|extra| extra.permit);
+        if act.is_some_and(|permit| permit.act == PermitAct::Renew) {
+            let mut asked = self.asked.lock().expect("a lock");
+            asked.push(self.begun.elapsed());
+            if asked.len() <= self.unanswered {
+                return Answer::Pending(std::future::ready(Err(StoreError::Timeout)));
+            }
+        }
+        let Answer::Decided(verdicts) = self.memory.decide(request);
+        Answer::Decided(verdicts)
+    }
+}
+
+/// A renewal without an answer is repeated sooner than the next one would be due, so that several may be lost.
+#[tokio::test(start_paused = true)]
+async fn a_place_outlasts_renewals_without_an_answer() {
+    let store = Deaf {
+        memory: MemoryStore::new(MemoryConfig::default()).expect("there is memory"),
+        asked: std::sync::Mutex::default(),
+        begun: Instant::now(),
+        unanswered: 3,
+    };
+    let limiter = limiter_with(ONE_AT_A_TIME, store);
+    let layer = RulesLayer::new(Arc::clone(&limiter), "d");
+    let called = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("slow")));
+    let held = layer.layer(called).oneshot(of("ada")).await;
+    tokio::time::sleep(Duration::from_secs(56)).await;
+    let asked = limiter.store().asked.lock().expect("a lock").clone();
+    let seconds: Vec<u64> = asked.iter().map(Duration::as_secs).collect();
+    // After a third of its minute, then each twelfth, and a third after the first answer.
+    assert_eq!(seconds, [20, 25, 30, 35, 55]);
+    drop(held);
 }
 
 #[test]
