@@ -529,6 +529,44 @@ class Calls(unittest.TestCase):
                     pauses.append(steps.throw(_Away(service._endpoints[0], "lost")))  # pyright: ignore[reportPrivateUsage]
             self.assertEqual(pauses, [20.0, *(20.0 if is_answered else 5.0 for is_answered in answers)])
 
+    def test_many_permits_are_renewed_by_one_thread(self) -> None:
+        renewed: set[str] = set()
+        numbers = itertools.count()
+
+        def serve(request: httpx.Request) -> httpx.Response:
+            if request.url.path == "/v1/renew":
+                renewed.add(json.loads(request.content)["permit"])
+                return httpx.Response(200, json={"expires_after_ms": 60_000})
+            return ok(permit=str(next(numbers)), expires_after_ms=30, was_held=True)()
+
+        before = threading.active_count()
+        with Ratekeeper("http://one.test", timeout=60, transport=httpx.MockTransport(serve)) as service:
+            permits = [permit for permit in (service.acquire(QUESTION).permit for _ in range(50)) if permit]
+            self.assertEqual((len(permits), threading.active_count()), (50, before + 1))
+            end = time.monotonic() + 30
+            while len(renewed) < 50 and time.monotonic() < end:
+                time.sleep(0.001)
+            for permit in permits:
+                permit.release()
+            self.assertEqual(service._keeper._due, {})  # pyright: ignore[reportPrivateUsage]
+        self.assertEqual(renewed, {permit.token for permit in permits})
+        while threading.active_count() > before and time.monotonic() < end:
+            time.sleep(0.001)
+        self.assertEqual(threading.active_count(), before)
+
+    def test_a_permit_that_nothing_can_renew_is_given_back(self) -> None:
+        asked: list[str] = []
+
+        def serve(request: httpx.Request) -> httpx.Response:
+            asked.append(request.url.path)
+            return ok(permit="p", expires_after_ms=60_000, was_held=True)()
+
+        with Ratekeeper("http://one.test", timeout=60, transport=httpx.MockTransport(serve)) as service:
+            with mock.patch("threading.Thread.start", side_effect=RuntimeError("can't start new thread")):
+                with self.assertRaises(RuntimeError):
+                    service.acquire(QUESTION)
+        self.assertEqual(asked, ["/v1/acquire", "/v1/release"])
+
     def test_a_permit_may_outlive_its_client(self) -> None:
         def serve(request: httpx.Request) -> httpx.Response:
             return ok(permit="p", expires_after_ms=60_000)()

@@ -31,6 +31,7 @@ from ._answers import (
     text,
 )
 from ._fallback import Fallback, LocalLimit, LocalLimits, allow_all, deny_all
+from ._keeper import Keeper
 from ._timeouts import extensions
 from ._unanswered import Unanswered
 
@@ -384,6 +385,7 @@ class Ratekeeper(_Calls):
         super().__init__(endpoints, timeout, fallback)
         self._client = httpx.Client(transport=transport, headers=_headers(token))
         self._closed = threading.Event()
+        self._keeper = Keeper(self._advance)
 
     def limit(
         self,
@@ -428,6 +430,13 @@ class Ratekeeper(_Calls):
             return Acquired(self._fallback(question), None)
         token = text(answer.get("permit"))
         permit = Permit(self, token, _expiry(answer)) if token else None
+        if permit:
+            try:
+                self._keeper.add(permit, self._keep(permit, _expiry(answer)))
+            except RuntimeError:
+                # There can be no thread that renews it.
+                permit.__exit__()
+                raise
         return Acquired(Decision.read(answer), permit)
 
     @contextmanager
@@ -469,6 +478,7 @@ class Ratekeeper(_Calls):
 
     def close(self) -> None:
         self._closed.set()
+        self._keeper.close()
         self._client.close()
 
     def __enter__(self) -> Ratekeeper:
@@ -480,28 +490,32 @@ class Ratekeeper(_Calls):
     def _run(self, steps: _Steps[_T], stop: Optional[threading.Event] = None) -> _T:
         """Runs a call; a stop while it waits ends the thread."""
         try:
-            step = next(steps)
             while True:
-                if isinstance(step, _Post):
-                    try:
-                        answer = self._post(step)
-                    except ServiceError as error:
-                        step = steps.throw(error)
-                        continue
-                    step = steps.send(answer)
-                elif stop is not None and stop.wait(step):
+                pause = self._advance(steps)
+                if stop is not None and stop.wait(pause):
                     raise SystemExit
-                else:
-                    step = next(steps)
         except StopIteration as done:
             return cast(_T, done.value)
 
+    def _advance(self, steps: _Steps[_T]) -> float:
+        """Runs a call until it is to wait for so many seconds."""
+        step = next(steps)
+        while isinstance(step, _Post):
+            try:
+                answer = self._post(step)
+            except ServiceError as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(answer)
+        return step
+
     def _look_for(self, body: Json) -> None:
         if self._unanswered.add(body):
-            self._start(self._give_back(), self._closed)
-
-    def _start(self, steps: _Steps[None], stop: threading.Event) -> None:
-        threading.Thread(target=self._run, args=(steps, stop), daemon=True).start()
+            try:
+                threading.Thread(target=self._run, args=(self._give_back(), self._closed), daemon=True).start()
+            except RuntimeError:
+                # There can be no more: whoever comes next asks for this one too.
+                self._unanswered.stopped()
 
     def _post(self, post: _Post) -> Json:
         if self._closed.is_set():
@@ -525,12 +539,10 @@ class Permit(_Held):
     def __init__(self, service: Ratekeeper, token: str, expires_after: float) -> None:
         super().__init__(token, expires_after)
         self._service = service
-        self._released = threading.Event()
-        service._start(service._keep(self, expires_after), self._released)  # pyright: ignore[reportPrivateUsage]
 
     def release(self) -> bool:
         """Releases it; true if it was held until now. Releasing twice is harmless."""
-        self._released.set()
+        self._service._keeper.remove(self)  # pyright: ignore[reportPrivateUsage]
         self.let_go()
         return self._service.release(self.token)
 
