@@ -15,9 +15,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, AsyncIterator, Callable, Iterator, Mapping, Union
 from unittest import mock
 
+import anyio
 import httpx
 
 from ratekeeper._unanswered import Unanswered
+from ratekeeper.asgi import RateLimitMiddleware
+from ratekeeper.service import _Away, _Held  # pyright: ignore[reportPrivateUsage]
 from ratekeeper.service import (
     AsyncRatekeeper,
     Decision,
@@ -127,6 +130,22 @@ class Calls(unittest.TestCase):
                 with self.assertRaisesRegex(ValueError, "^endpoints: .* is no URL of http or https"):
                     kind(["http://one.test", url])
 
+    def test_a_token_has_no_white_space_around_it_and_one_that_cannot_be_sent_is_refused_without_telling_it(self) -> None:
+        sent: list[Any] = []
+
+        def serve(request: httpx.Request) -> httpx.Response:
+            sent.append(request.headers.get("authorization"))
+            return ok()()
+
+        for token in ("s3cret\n", " s3cret\r\n", "", "\n"):
+            with Ratekeeper("http://one.test", token=token, transport=httpx.MockTransport(serve)) as service:
+                service.check(QUESTION)
+        self.assertEqual(sent, ["Bearer s3cret", "Bearer s3cret", None, None])
+        for token in ("s3cret\nmore", "s3cret more", "s3cret€", "s3cret\0"):
+            for kind in (Ratekeeper, AsyncRatekeeper):
+                with self.assertRaisesRegex(ValueError, "^token: only visible ASCII characters can be sent$"):
+                    kind("http://one.test", token=token)
+
     def test_an_empty_key_is_none(self) -> None:
         calls: list[Call] = [
             lambda one: one.check(QUESTION, idempotency_key=""),
@@ -213,6 +232,20 @@ class Calls(unittest.TestCase):
                 self.assertEqual((limited.success, limited.degraded), (True, True))
                 # Whether it was carried out is unknown: only what is harmless goes on.
                 self.assertEqual((len(services.asked), peek.degraded), (3, False))
+
+    def test_a_refusal_that_is_none_of_the_service_s_counts_as_no_answer(self) -> None:
+        """A proxy without a route, a wall that wants a login, or an address that moved."""
+        for ask in self.both():
+            for status in (302, 401, 403, 404, 407, 429):
+                for body in ("<h1>Sign in</h1>", "{}", '{"title": "Not Found", "status": 404}'):
+                    hosts: dict[str, Serve] = {"one.test": lambda: httpx.Response(status, text=body), "two.test": ok()}  # noqa: B023
+                    services = Services(hosts, timeout=60)
+                    decisions = ask(services, *[lambda one: one.check(QUESTION)] * 4)
+                    # After three it is asked last, as any service that misses calls.
+                    self.assertEqual([decision.degraded for decision in decisions], [True] * 3 + [False], status)
+                    services.asked.clear()
+                    (peek,) = ask(services, lambda one: one.peek(QUESTION))
+                    self.assertEqual((peek.degraded, len(services.asked)), (False, 2))
 
     def test_errors_are_raised_in_both_forms_of_their_bodies(self) -> None:
         older = {"error": {"code": "INVALID_ARGUMENT", "message": "no domain", "field": "domain"}}
@@ -311,7 +344,8 @@ class Calls(unittest.TestCase):
 
         for ask, call in zip(self.both(), (check, check_async)):
             statuses = itertools.cycle((500, 500, 400))
-            services = Services({"one.test": lambda: httpx.Response(next(statuses)), "two.test": ok()})  # noqa: B023
+            refusal = {"code": "INVALID_ARGUMENT"}
+            services = Services({"one.test": lambda: httpx.Response(next(statuses), json=refusal), "two.test": ok()})  # noqa: B023
             ask(services, *[call] * 6)
             self.assertEqual(services.asked, ["one.test/v1/check"] * 6)
 
@@ -390,6 +424,148 @@ class Calls(unittest.TestCase):
 
         asyncio.run(run())
         self.assertEqual(keys, keys[:1] * 2)
+
+    def test_a_permit_is_released_although_its_caller_is_cancelled(self) -> None:
+        """As a caller of FastAPI that hangs up: anyio cancels each wait of its scope."""
+
+        async def run(block: Any) -> None:
+            released = asyncio.Event()
+
+            async def serve(request: httpx.Request) -> httpx.Response:
+                await asyncio.sleep(0)
+                if request.url.path == "/v1/release":
+                    released.set()
+                return ok(permit="p", expires_after_ms=60_000, was_held=True)()
+
+            async with AsyncRatekeeper("http://one.test", timeout=60, transport=httpx.MockTransport(serve)) as service:
+                await block(service)
+                await asyncio.wait_for(released.wait(), 30)
+
+        async def scope(service: AsyncRatekeeper) -> None:
+            with anyio.CancelScope() as scope:
+                async with service.permit(QUESTION):
+                    scope.cancel()
+                    await anyio.sleep_forever()
+
+        async def twice(service: AsyncRatekeeper) -> None:
+            permit = (await service.acquire(QUESTION)).permit
+            assert permit
+            task = asyncio.create_task(permit.release())
+            await asyncio.sleep(0)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+        for block in (scope, twice):
+            asyncio.run(run(block))
+
+    def test_a_client_that_is_closed_has_sent_its_releases(self) -> None:
+        sent: list[str] = []
+
+        async def run() -> None:
+            async def serve(request: httpx.Request) -> httpx.Response:
+                await asyncio.sleep(0)
+                sent.append(request.url.path)
+                return ok(permit="p", expires_after_ms=60_000, was_held=True)()
+
+            async with AsyncRatekeeper("http://one.test", timeout=60, transport=httpx.MockTransport(serve)) as service:
+                with anyio.CancelScope() as scope:
+                    async with service.permit(QUESTION):
+                        scope.cancel()
+
+        asyncio.run(run())
+        self.assertEqual(sent, ["/v1/acquire", "/v1/release"])
+
+    def test_a_release_without_an_answer_is_repeated(self) -> None:
+        attempts: list[str] = []
+
+        def serve(request: httpx.Request) -> httpx.Response:
+            if request.url.path == "/v1/release":
+                attempts.append(json.loads(request.content)["permit"])
+                if len(attempts) == 1:
+                    return broken()
+            return ok(permit="p", expires_after_ms=60_000, was_held=True)()
+
+        async def serve_async(request: httpx.Request) -> httpx.Response:
+            return serve(request)
+
+        async def run(release: Call) -> None:
+            async with AsyncRatekeeper("http://one.test", timeout=60, transport=httpx.MockTransport(serve_async)) as service:
+                permit = (await service.acquire(QUESTION)).permit
+                assert permit
+                with suppress(ServiceError):
+                    await release(permit)
+                end = time.monotonic() + 30
+                while len(attempts) < 2 and time.monotonic() < end:
+                    await asyncio.sleep(0.001)
+
+        for end in ("__exit__", "release"):
+            attempts.clear()
+            with Ratekeeper("http://one.test", timeout=60, transport=httpx.MockTransport(serve)) as service:
+                permit = service.acquire(QUESTION).permit
+                assert permit
+                with suppress(ServiceError):
+                    getattr(permit, end)()
+                until = time.monotonic() + 30
+                while len(attempts) < 2 and time.monotonic() < until:
+                    time.sleep(0.001)
+            self.assertEqual(attempts, ["p", "p"], end)
+        for release in (lambda permit: permit.__aexit__(), lambda permit: permit.release()):
+            attempts.clear()
+            asyncio.run(run(release))
+            self.assertEqual(attempts, ["p", "p"])
+
+    def test_a_renewal_without_an_answer_is_repeated_sooner(self) -> None:
+        for answers in ((True, True, True), (False, False, True)):
+            service = Ratekeeper("http://one.test")
+            permit = _Held("p", 60.0)
+            steps = service._keep(permit, 60.0)  # pyright: ignore[reportPrivateUsage]
+            pauses = [next(steps)]
+            for is_answered in answers:
+                self.assertEqual(getattr(next(steps), "path", None), "renew")
+                if is_answered:
+                    pauses.append(steps.send({"expires_after_ms": 60_000}))
+                else:
+                    pauses.append(steps.throw(_Away(service._endpoints[0], "lost")))  # pyright: ignore[reportPrivateUsage]
+            self.assertEqual(pauses, [20.0, *(20.0 if is_answered else 5.0 for is_answered in answers)])
+
+    def test_many_permits_are_renewed_by_one_thread(self) -> None:
+        renewed: set[str] = set()
+        numbers = itertools.count()
+
+        def serve(request: httpx.Request) -> httpx.Response:
+            if request.url.path == "/v1/renew":
+                renewed.add(json.loads(request.content)["permit"])
+                return httpx.Response(200, json={"expires_after_ms": 60_000})
+            return ok(permit=str(next(numbers)), expires_after_ms=30, was_held=True)()
+
+        before = threading.active_count()
+        with Ratekeeper("http://one.test", timeout=60, transport=httpx.MockTransport(serve)) as service:
+            permits = [permit for permit in (service.acquire(QUESTION).permit for _ in range(50)) if permit]
+            self.assertEqual((len(permits), threading.active_count()), (50, before + 1))
+            end = time.monotonic() + 30
+            while len(renewed) < 50 and time.monotonic() < end:
+                time.sleep(0.001)
+            for permit in permits:
+                permit.release()
+            self.assertEqual(service._keeper._due, {})  # pyright: ignore[reportPrivateUsage]
+        self.assertEqual(renewed, {permit.token for permit in permits})
+        while threading.active_count() > before and time.monotonic() < end:
+            time.sleep(0.001)
+        self.assertEqual(threading.active_count(), before)
+
+    def test_a_permit_that_nothing_can_renew_is_given_back(self) -> None:
+        asked: list[str] = []
+
+        def serve(request: httpx.Request) -> httpx.Response:
+            asked.append(request.url.path)
+            return ok(permit="p", expires_after_ms=60_000, was_held=True)()
+
+        with Ratekeeper("http://one.test", timeout=60, transport=httpx.MockTransport(serve)) as service:
+            with mock.patch("threading.Thread.start", side_effect=RuntimeError("can't start new thread")):
+                with self.assertRaises(RuntimeError):
+                    service.acquire(QUESTION)
+        self.assertEqual(asked, ["/v1/acquire", "/v1/release"])
 
     def test_a_permit_may_outlive_its_client(self) -> None:
         def serve(request: httpx.Request) -> httpx.Response:
@@ -527,6 +703,59 @@ class Late(unittest.TestCase):
             self.assertEqual(first, (5, old))
             unanswered.done(old)
             self.assertIsNone(unanswered.first())
+
+
+class Middleware(unittest.TestCase):
+    def answer(self, serve: Serve, question: Question = QUESTION, **options: Any) -> tuple[Any, ...]:
+        """The status, headers and body that a caller of the application gets."""
+        sent: list[Any] = []
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"ratelimit", b"own")]})
+            await send({"type": "http.response.body", "body": b"passed"})
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        async def run() -> None:
+            async def answer(request: httpx.Request) -> httpx.Response:
+                return serve()
+
+            async with AsyncRatekeeper("http://one.test", timeout=60, transport=httpx.MockTransport(answer), **options) as service:
+                limited = RateLimitMiddleware(app, service, lambda scope: question)
+                await limited({"type": "http"}, lambda: asyncio.sleep(0, {}), send)
+
+        asyncio.run(run())
+        start, body = sent
+        headers = {name.decode(): value.decode() for name, value in start["headers"]}
+        self.assertEqual(len(headers), len(start["headers"]))
+        return start["status"], headers, body["body"]
+
+    def test_a_denial_is_answered_with_429(self) -> None:
+        denied = ok(decision="deny", remaining=0, retry_after_ms=1200)
+        status, headers, body = self.answer(denied)
+        self.assertEqual((status, headers["retry-after"]), (429, "2"))
+        self.assertEqual(json.loads(body)["code"], "RATE_LIMITED")
+        local = LocalLimits([LocalLimit("shop", ["tenant"], 0, 60.0)])
+        self.assertEqual(self.answer(refused, fallback=local)[0], 429)
+
+    def test_what_no_limit_denies_is_answered_with_503(self) -> None:
+        content = [{"code": "INVALID_ARGUMENT", "detail": "at most 32 entries"}, {"code": "TOO_LARGE"}]
+        serves: list[Serve] = [lambda body=body: httpx.Response(400, json=body) for body in content]  # type: ignore[misc]
+        for serve, fallback in ((refused, deny_all), *((serve, allow_all) for serve in serves)):
+            status, headers, body = self.answer(serve, fallback=fallback)
+            self.assertEqual((status, headers["retry-after"], headers["content-type"]), (503, "1", "application/problem+json"))
+            problem = json.loads(body)
+            self.assertEqual((problem["status"], problem["code"]), (503, "UNAVAILABLE"))
+            self.assertNotIn("32", body.decode())
+
+    def test_the_fallback_decides_when_the_service_refuses_the_application(self) -> None:
+        """Its callers are not at fault."""
+        def refusing() -> httpx.Response:
+            return httpx.Response(401, json={"code": "UNAUTHENTICATED"})
+
+        self.assertEqual(self.answer(refusing)[0], 200)
+        self.assertEqual(self.answer(refusing, fallback=deny_all)[0], 503)
 
 
 class Headers(unittest.TestCase):

@@ -181,6 +181,11 @@ function scaled(micros: number | undefined): number | undefined {
   return micros === undefined ? undefined : micros / 1000;
 }
 
+/** True if the service can have said that: a page of something between has no code. */
+export function hasWord(refusal: ServiceError): boolean {
+  return !refusal.code.startsWith("HTTP_");
+}
+
 /** An error's body: problem details (RFC 9457) with a `code`, or `{"error": {…}}`. */
 export function failure(status: number, body: unknown): ServiceError {
   const problem = object(body);

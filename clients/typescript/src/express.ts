@@ -1,6 +1,6 @@
 // Middleware for Express, and what else has its handlers: asks a Ratekeeper service whether a request may pass.
 
-import type { Decision, Question } from "./answers.ts";
+import { hasWord, ServiceError, type Decision, type Question } from "./answers.ts";
 import { sleep } from "./fetch.ts";
 import type { Ratekeeper } from "./service.ts";
 
@@ -17,7 +17,26 @@ export interface LimitOptions<Request> {
   readonly question: (request: Request) => Question | undefined;
 }
 
-/** Lets requests pass that the service allows, and answers others with 429. Both get rate limit headers. */
+/** The body of an answer (RFC 9457). */
+interface Problem {
+  readonly status: number;
+  readonly [part: string]: unknown;
+}
+
+const UNAVAILABLE: Problem = {
+  type: "about:blank",
+  title: "Service Unavailable",
+  status: 503,
+  detail: "The rate limiter is unavailable.",
+  code: "UNAVAILABLE",
+};
+
+/**
+ * Lets requests pass that the service allows, and answers others with 429. Both get rate limit headers.
+ *
+ * A request is answered with 503 if no limit denies it: the fallback does, or the service cannot decide because of what
+ * is in it. The fallback decides too if the service refuses the application itself, such as its token.
+ */
 export function rateLimit<Request>(
   options: LimitOptions<Request>,
 ): (request: Request, answer: OutgoingAnswer, next: (error?: unknown) => void) => void {
@@ -29,16 +48,37 @@ export function rateLimit<Request>(
 async function decide<Request>({ service, question }: LimitOptions<Request>, request: Request, answer: OutgoingAnswer): Promise<boolean> {
   const asked = question(request);
   if (!asked) return true;
-  const decision = await service.check(asked);
+  const decision = await decided(service, asked);
+  if (!decision || (!decision.allowed && decision.degraded && decision.limit === undefined)) {
+    answer.setHeader("Retry-After", "1");
+    refuse(answer, UNAVAILABLE);
+    return false;
+  }
   for (const [name, value] of rateLimitHeaders(decision)) answer.setHeader(name, value);
   if (decision.allowed) {
     if (decision.delayMs > 0) await sleep(decision.delayMs);
     return true;
   }
-  answer.statusCode = 429;
-  answer.setHeader("content-type", "application/problem+json");
-  answer.end(JSON.stringify(problem(decision)));
+  refuse(answer, problem(decision));
   return false;
+}
+
+/** Undefined if it cannot be decided. Callers influence what is in it: the fallback would be a way around limits. */
+async function decided(service: Ratekeeper, question: Question): Promise<Decision | undefined> {
+  try {
+    return await service.check(question);
+  } catch (error) {
+    if (!(error instanceof ServiceError) || !hasWord(error)) throw error;
+    if (error.code === "INVALID_ARGUMENT" || error.code === "TOO_LARGE") return undefined;
+    // The service does not know this application, which is no fault of its callers.
+    return service.fallback(question);
+  }
+}
+
+function refuse(answer: OutgoingAnswer, body: Problem): void {
+  answer.statusCode = body.status;
+  answer.setHeader("content-type", "application/problem+json");
+  answer.end(JSON.stringify(body));
 }
 
 /** `RateLimit-Policy`, `RateLimit` and `Retry-After` of a decision. */
@@ -58,7 +98,7 @@ export function rateLimitHeaders(decision: Decision): [string, string][] {
   return headers;
 }
 
-function problem({ policy, retryAfterMs }: Decision): object {
+function problem({ policy, retryAfterMs }: Decision): Problem {
   const when = retryAfterMs === undefined ? "" : ` Retry after ${Math.max(1, Math.ceil(retryAfterMs / 1000))} seconds.`;
   return {
     type: "https://iana.org/assignments/http-problem-types#quota-exceeded",

@@ -1,7 +1,7 @@
 // The calls of a Ratekeeper service, over JSON: with a deadline, failover between services, and a fallback.
 
 import { count, decision, failure, limitDecided, limitJson, limitQuestion, limitResult } from "./answers.ts";
-import { isObject, list, object, questionJson, ServiceError, text } from "./answers.ts";
+import { hasWord, isObject, list, object, questionJson, ServiceError, text } from "./answers.ts";
 import type { Decision, IdentifierLimit, Json, LimitResult, Question } from "./answers.ts";
 import { allowAll, type Fallback } from "./fallback.ts";
 import type { Fetch } from "./fetch.ts";
@@ -11,7 +11,7 @@ import { Unanswered } from "./unanswered.ts";
 export interface ServiceOptions {
   /** URLs of the services, such as `http://127.0.0.1:8080`. Each is asked while those before it do not answer. */
   readonly endpoints: string | readonly string[];
-  /** The bearer token that identifies this caller. */
+  /** The bearer token that identifies this caller, without or with white space around it. */
   readonly token?: string;
   /** The time that a call may take, failover included, in milliseconds: 100 by default. */
   readonly timeoutMs?: number;
@@ -53,8 +53,11 @@ interface Endpoint {
 
 /** A client of a Ratekeeper service. */
 export class Ratekeeper {
+  /** Decides while no service answers. */
+  readonly fallback: Fallback;
   readonly #endpoints: readonly Endpoint[];
   readonly #options: ServiceOptions;
+  readonly #headers: Readonly<Record<string, string>>;
   readonly #unanswered = new Unanswered();
 
   constructor(options: ServiceOptions) {
@@ -62,12 +65,14 @@ export class Ratekeeper {
     if (urls.length === 0) throw new TypeError("endpoints: there is no service to ask");
     this.#endpoints = urls.map((url) => ({ url: checked(url), misses: 0, downUntil: 0 }));
     this.#options = options;
+    this.fallback = options.fallback ?? allowAll;
+    this.#headers = { "content-type": "application/json", accept: "application/json", ...authorization(options.token) };
   }
 
   /** Decides by an identifier, and a limit of the call's own or the ID of a rule. */
   async limit(identifier: string, by: IdentifierLimit): Promise<LimitResult> {
     const answer = await this.#ask("limit", limitJson(identifier, by), "charged");
-    return answer ? limitResult(answer) : limitDecided(this.#fallback(limitQuestion(identifier, by)));
+    return answer ? limitResult(answer) : limitDecided(this.fallback(limitQuestion(identifier, by)));
   }
 
   /** Decides a request, and charges its limits. With a key, once in 24 hours: repeat it if no service answered, which throws. */
@@ -75,14 +80,14 @@ export class Ratekeeper {
     const body = { ...questionJson(question), standing: true };
     if (idempotencyKey) return decision(await this.#call("check", { ...body, idempotency_key: idempotencyKey }, "harmless"));
     const answer = await this.#ask("check", body, "charged");
-    return answer ? decision(answer) : this.#fallback(question);
+    return answer ? decision(answer) : this.fallback(question);
   }
 
   /** Decides up to 1,000 requests in order, each by itself. */
   async checkBatch(questions: readonly Question[]): Promise<Decision[]> {
     if (questions.length === 0) return [];
     const answer = await this.#ask("checks", { checks: questions.map(questionJson) }, "charged");
-    return answer ? list(answer["results"]).map((one) => decision(object(one))) : questions.map((one) => this.#fallback(one));
+    return answer ? list(answer["results"]).map((one) => decision(object(one))) : questions.map((one) => this.fallback(one));
   }
 
   /** Decides a request without charging it. */
@@ -104,7 +109,7 @@ export class Ratekeeper {
       if (!isAway(error)) throw error;
       // The service may have granted it all the same.
       if (!wasNotDone(error as ServiceError)) this.#unanswered.add(body, (late) => this.#giveBack(late));
-      return { decision: this.#fallback(question), permit: undefined };
+      return { decision: this.fallback(question), permit: undefined };
     }
     const token = text(answer["permit"]);
     return { decision: decision(answer), permit: token ? new Permit(this, token, count(answer["expires_after_ms"]) ?? 0) : undefined };
@@ -120,9 +125,14 @@ export class Ratekeeper {
     }
   }
 
-  /** Returns a permit. True if it was held until now. */
+  /** Returns a permit. True if it was held until now. Without an answer it is tried again for ten seconds. */
   async release(permit: string): Promise<boolean> {
-    return (await this.#call("release", { permit }, "harmless"))["was_held"] === true;
+    try {
+      return (await this.#call("release", { permit }, "harmless"))["was_held"] === true;
+    } catch (error) {
+      if (isAway(error)) this.#unanswered.add({ permit }, (late) => this.#giveBack(late));
+      throw error;
+    }
   }
 
   /** Holds a permit for longer; returns the milliseconds until it expires. */
@@ -137,7 +147,7 @@ export class Ratekeeper {
     const answer = await this.#ask("reserve", body, idempotencyKey ? "harmless" : "charged");
     if (answer) return { decision: decision(answer), reservation: text(answer["reservation"]) };
     const costly = question.descriptors.map((descriptor) => ({ hits, ...descriptor }));
-    return { decision: this.#fallback({ ...question, descriptors: costly }), reservation: undefined };
+    return { decision: this.fallback({ ...question, descriptors: costly }), reservation: undefined };
   }
 
   /** States what the work cost; returns the hits that were given back. */
@@ -154,10 +164,6 @@ export class Ratekeeper {
   async refund(question: Question, idempotencyKey?: string): Promise<void> {
     const { waitMsMax: _, ...rest } = question;
     await this.#call("refund", { ...questionJson(rest), idempotency_key: idempotencyKey || undefined }, idempotencyKey ? "harmless" : "charged");
-  }
-
-  #fallback(question: Question): Decision {
-    return (this.#options.fallback ?? allowAll)(question);
   }
 
   /** Calls, and returns undefined if no service answers. */
@@ -214,12 +220,11 @@ export class Ratekeeper {
   }
 
   async #post({ url }: Endpoint, path: string, body: Json, signal: AbortSignal): Promise<Json> {
-    const { token, fetch = globalThis.fetch } = this.#options;
-    const headers = { "content-type": "application/json", accept: "application/json", ...(token && { authorization: `Bearer ${token}` }) };
+    const { fetch = globalThis.fetch } = this.#options;
     let response: Response;
     let answer: unknown;
     try {
-      response = await fetch(`${url}/v1/${path}`, { method: "POST", headers, body: JSON.stringify(body), signal });
+      response = await fetch(`${url}/v1/${path}`, { method: "POST", headers: this.#headers, body: JSON.stringify(body), signal });
       answer = await response.json().catch((error: unknown) => {
         if (signal.aborted) throw error;
       });
@@ -228,15 +233,15 @@ export class Ratekeeper {
     }
     if (response.ok && isAnswer(path, body, answer)) return answer;
     const refusal = failure(response.status, answer);
-    if (!response.ok && response.status < 500) throw refusal;
+    if (!response.ok && response.status < 500 && hasWord(refusal)) throw refusal;
     throw new ServiceError("AWAY", `the rate limit service at ${url} cannot answer: ${refusal.message}`, response.status, undefined, refusal);
   }
 
-  /** Finds out whether a permit was granted in an answer that did not come, and releases it; false without an answer. */
+  /** Releases a permit, or finds out whether one was granted in an answer that did not come; false without an answer. */
   async #giveBack(body: Json): Promise<boolean> {
     try {
-      const permit = text((await this.#call("acquire", body, "harmless"))["permit"]);
-      if (permit) await this.release(permit);
+      const permit = text(body["permit"]) ?? text((await this.#call("acquire", body, "harmless"))["permit"]);
+      if (permit) await this.#call("release", { permit }, "harmless");
       return true;
     } catch (error) {
       // Refused: there is nothing to give back. It ends by itself otherwise.
@@ -277,7 +282,8 @@ export class Permit implements AsyncDisposable {
     await this.release().catch(() => false);
   }
 
-  #renewLater(expiresAfterMs: number): void {
+  /** Without an answer it tries again sooner than it began to, so that several may be lost. */
+  #renewLater(expiresAfterMs: number, pauseMs = expiresAfterMs / 3): void {
     if (expiresAfterMs <= 0 || !Number.isFinite(this.#ends)) return;
     this.#timer = setTimeout(() => {
       this.#service.renew(this.token).then(
@@ -287,11 +293,11 @@ export class Permit implements AsyncDisposable {
         },
         (error: unknown) => {
           // It may still be held if the service is away.
-          if (isAway(error)) this.#renewLater(expiresAfterMs);
+          if (isAway(error)) this.#renewLater(expiresAfterMs, expiresAfterMs / 12);
           else if (Number.isFinite(this.#ends)) this.#ends = -Infinity;
         },
       );
-    }, Math.min(expiresAfterMs / 3, TIMER_MAX_MS));
+    }, Math.min(pauseMs, TIMER_MAX_MS));
     // A permit alone keeps no process alive.
     const timer = this.#timer as { unref?: () => void };
     timer.unref?.();
@@ -301,9 +307,18 @@ export class Permit implements AsyncDisposable {
 /** An endpoint without a slash at its end. */
 function checked(endpoint: string): string {
   const url = URL.canParse(endpoint) ? new URL(endpoint) : undefined;
+  if (url?.username || url?.password) throw new TypeError("endpoints: a URL can have no login here");
   if (url?.protocol === "http:" || url?.protocol === "https:") return url.href.replace(/\/$/, "");
   // The fallback would decide for ever.
   throw new TypeError(`endpoints: ${JSON.stringify(endpoint)} is no URL of http or https, such as http://127.0.0.1:8080`);
+}
+
+/** The token without the white space around it that files have. */
+function authorization(token = ""): Readonly<Record<string, string>> {
+  const sent = token.trim();
+  // Without it: it is a secret. The fallback would decide for ever.
+  if (/[^\x21-\x7e]/.test(sent)) throw new TypeError("token: only visible ASCII characters can be sent");
+  return sent ? { authorization: `Bearer ${sent}` } : {};
 }
 
 /** True if the service can have said that: what something between says is no denial. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { allowAll, denyAll, localLimits, Ratekeeper, ServiceError, type Fetch, type Question } from "../src/index.ts";
-import { rateLimitHeaders } from "../src/express.ts";
+import { allowAll, denyAll, localLimits, Ratekeeper, ServiceError, type Fallback, type Fetch, type Permit, type Question } from "../src/index.ts";
+import { rateLimit, rateLimitHeaders } from "../src/express.ts";
 
 const QUESTION: Question = { domain: "shop", descriptors: [{ entries: { tenant: "abc" } }] };
 const ALLOW = { decision: "allow", rule: "shop.tenant", limit: 3, remaining: 2, reset_after_ms: 500 };
@@ -68,6 +68,24 @@ test("the fallback decides about identifiers too", async () => {
 test("an endpoint that is no URL of HTTP is refused at once: the fallback would let everything pass, for ever", () => {
   for (const url of ["localhost:8080", "10.0.0.1", "", "grpc://one.test", "http://", "http://one.test:port"]) {
     assert.throws(() => new Ratekeeper({ endpoints: ["http://one.test", url] }), { name: "TypeError", message: /^endpoints: .* is no URL of http or https/ });
+  }
+});
+
+test("an endpoint with a login, which fetch does not send, is refused without telling it", () => {
+  const message = "endpoints: a URL can have no login here";
+  for (const url of ["http://ada:s3cret@one.test", "http://s3cret@one.test"]) assert.throws(() => new Ratekeeper({ endpoints: url }), { name: "TypeError", message });
+});
+
+test("a token has no white space around it, and one that cannot be sent is refused without telling it", async () => {
+  const sent: unknown[] = [];
+  const fetch: Fetch = async (input, init) => {
+    sent.push(new Request(input, init).headers.get("authorization"));
+    return json(ALLOW);
+  };
+  for (const token of ["s3cret\n", " s3cret\r\n", "", "\n"]) await new Ratekeeper({ endpoints: "http://one.test", fetch, token }).check(QUESTION);
+  assert.deepEqual(sent, ["Bearer s3cret", "Bearer s3cret", null, null]);
+  for (const token of ["s3cret\nmore", "s3cret more", "s3cret€", "s3cret\0"]) {
+    assert.throws(() => new Ratekeeper({ endpoints: "http://one.test", token }), { name: "TypeError", message: "token: only visible ASCII characters can be sent" });
   }
 });
 
@@ -149,6 +167,23 @@ test("an answer that is none of the service's is no denial", async () => {
     const other = new Ratekeeper({ endpoints: "http://one.test", fetch });
     const { success, degraded } = await other.limit("ada", { limit: 5, durationMs: 60_000 });
     assert.deepEqual([success, degraded], [true, true]);
+  }
+});
+
+test("a refusal that is none of the service's counts as no answer", async () => {
+  for (const status of [302, 401, 403, 404, 407, 429]) {
+    for (const body of ["<h1>Sign in</h1>", "{}", '{"title": "Not Found", "status": 404}']) {
+      const { fetch, asked } = services({ "one.test": () => new Response(body, { status }), "two.test": () => json(ALLOW) });
+      const service = new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch, timeoutMs: 60_000 });
+      const degraded: boolean[] = [];
+      for (let checks = 0; checks < 4; checks++) degraded.push((await service.check(QUESTION)).degraded);
+      // After three it is asked last, as any service that misses calls.
+      assert.deepEqual(degraded, [true, true, true, false]);
+      asked.length = 0;
+      const other = new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch, timeoutMs: 60_000 });
+      assert.equal((await other.peek(QUESTION)).degraded, false);
+      assert.deepEqual(asked, ["one.test/v1/peek", "two.test/v1/peek"]);
+    }
   }
 });
 
@@ -350,6 +385,52 @@ test("a permit that was granted in an answer that came late is given back", asyn
   assert.deepEqual(await released.promise, { permit: "late" });
 });
 
+test("a release without an answer is repeated", async () => {
+  const ways: ((service: Ratekeeper, permit: Permit) => Promise<unknown>)[] = [
+    (_, permit) => permit.release().catch((error: unknown) => assert.equal((error as ServiceError).code, "AWAY")),
+    (_, permit) => permit[Symbol.asyncDispose](),
+    (service) => service.withPermit(QUESTION, async () => {}),
+  ];
+  for (const end of ways) {
+    const again = Promise.withResolvers<void>();
+    let releases = 0;
+    const fetch: Fetch = async (input, init) => {
+      if (!String(input).endsWith("/release")) return json({ ...ALLOW, permit: "p", expires_after_ms: 60_000 });
+      assert.deepEqual(JSON.parse(String(init?.body)), { permit: "p" });
+      releases += 1;
+      if (releases === 1) throw new TypeError("connection lost");
+      again.resolve();
+      return json({ was_held: true });
+    };
+    const service = new Ratekeeper({ endpoints: "http://one.test", fetch, timeoutMs: Infinity });
+    const { permit } = await service.acquire(QUESTION);
+    assert.ok(permit);
+    await end(service, permit);
+    await again.promise;
+    assert.equal(releases, 2);
+  }
+});
+
+test("a renewal without an answer is repeated sooner", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  let renewals = 0;
+  const fetch: Fetch = async (input) => {
+    if (!String(input).endsWith("/renew")) return json({ ...ALLOW, permit: "p", expires_after_ms: 60_000, was_held: true });
+    renewals += 1;
+    if (renewals <= 2) throw new TypeError("connection lost");
+    return json({ expires_after_ms: 60_000 });
+  };
+  const service = new Ratekeeper({ endpoints: "http://one.test", fetch, timeoutMs: Infinity });
+  const { permit } = await service.acquire(QUESTION);
+  // After a third, then each twelfth, and a third after the first answer.
+  for (const [wait, asked] of [[19_999, 0], [1, 1], [4999, 1], [1, 2], [4999, 2], [1, 3], [19_999, 3], [1, 4]] as const) {
+    t.mock.timers.tick(wait);
+    for (let turns = 0; turns < 10; turns++) await new Promise((resolve) => setImmediate(resolve));
+    assert.equal(renewals, asked);
+  }
+  await permit?.release();
+});
+
 test("permits of many answers that did not come are looked for one after another", async (t) => {
   t.mock.timers.enable({ apis: ["setTimeout"] });
   const settled = async (): Promise<void> => { for (let turns = 0; turns < 100; turns++) await new Promise((resolve) => setImmediate(resolve)); };
@@ -382,6 +463,46 @@ test("permits of many answers that did not come are looked for one after another
     t.mock.timers.tick(10);
   }
   assert.deepEqual(released, wanted);
+});
+
+/** What a caller of the application gets, and whether it is called. */
+async function answered(serve: () => Response, fallback?: Fallback): Promise<{ status: number; headers: Map<string, string>; body: string; isCalled: boolean }> {
+  const service = new Ratekeeper({ endpoints: "http://one.test", fetch: services({ "one.test": serve }).fetch, timeoutMs: 60_000, ...(fallback && { fallback }) });
+  return await new Promise((resolve, reject) => {
+    const headers = new Map<string, string>();
+    const answer = {
+      statusCode: 200,
+      setHeader: (name: string, value: string) => headers.set(name.toLowerCase(), value),
+      end: (body: string) => resolve({ status: answer.statusCode, headers, body, isCalled: false }),
+    };
+    rateLimit({ service, question: () => QUESTION })({}, answer, (error) => {
+      if (error) reject(error as Error);
+      else resolve({ status: answer.statusCode, headers, body: "", isCalled: true });
+    });
+  });
+}
+
+test("the middleware answers what a limit denies with 429", async () => {
+  const denied = await answered(() => json({ decision: "deny", remaining: 0, retry_after_ms: 1200 }));
+  assert.deepEqual([denied.status, denied.headers.get("retry-after"), denied.isCalled], [429, "2", false]);
+  const local = localLimits([{ domain: "shop", keys: ["tenant"], limit: 0, windowMs: 1000 }]);
+  assert.equal((await answered(refused, local)).status, 429);
+});
+
+test("the middleware answers what no limit denies with 503", async () => {
+  const content = [{ code: "INVALID_ARGUMENT", detail: "at most 32 entries" }, { code: "TOO_LARGE" }].map((body) => () => json(body, 400));
+  for (const [serve, fallback] of [[refused, denyAll], ...content.map((serve) => [serve, allowAll] as const)] as const) {
+    const { status, headers, body, isCalled } = await answered(serve, fallback);
+    assert.deepEqual([status, headers.get("retry-after"), headers.get("content-type"), isCalled], [503, "1", "application/problem+json", false]);
+    const problem = JSON.parse(body) as { status: number; code: string };
+    assert.deepEqual([problem.status, problem.code, body.includes("32")], [503, "UNAVAILABLE", false]);
+  }
+});
+
+test("the fallback decides if the service refuses the application: its callers are not at fault", async () => {
+  const refusing = (): Response => json({ code: "UNAUTHENTICATED" }, 401);
+  assert.equal((await answered(refusing)).isCalled, true);
+  assert.equal((await answered(refusing, denyAll)).status, 503);
 });
 
 test("headers of a decision are those of the IETF draft", () => {

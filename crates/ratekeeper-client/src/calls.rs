@@ -23,6 +23,9 @@ pub(crate) type Stub = RateLimiterServiceClient<Channel>;
 /// The pause before a retry; short, because deadlines are.
 const PAUSE: Duration = Duration::from_millis(1);
 
+/// The longest deadline: an instant far beyond it cannot be told, and neither can gRPC.
+const DEADLINE_MAX: Duration = Duration::from_secs(365 * 24 * 3_600);
+
 /// The effect of executing a call twice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Repeat {
@@ -54,7 +57,7 @@ impl Calls {
         Self {
             pool,
             authorization,
-            deadline,
+            deadline: deadline.min(DEADLINE_MAX),
             budget,
             throttle: Throttle::new(),
             made: AtomicU64::new(0),

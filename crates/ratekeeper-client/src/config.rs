@@ -1,5 +1,6 @@
 //! The settings of a client.
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,8 +9,8 @@ use ratekeeper_tls::{TlsFileError, TlsFiles};
 
 use crate::FallbackPolicy;
 
-/// The settings of a client: endpoints, deadline, retries and fallback.
-#[derive(Clone, Debug)]
+/// The settings of a client: endpoints, deadline, retries and fallback. `Debug` leaves the token out.
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct Config {
     /// The gRPC endpoints of the services: `http://HOST:PORT`, `https://HOST:PORT`, or
@@ -28,7 +29,7 @@ pub struct Config {
     /// A file with that token, instead of it. Read again when the service does not know the token, at most once a
     /// second; the call is repeated with the new one.
     pub token_file: Option<PathBuf>,
-    /// Deadline of a call, connecting and retries included: 20 ms by default.
+    /// Deadline of a call, connecting and retries included: 20 ms by default. More than a year counts as one.
     pub deadline: Duration,
     /// The limit on retries.
     pub retries: RetryBudget,
@@ -80,6 +81,22 @@ impl Config {
             retries: RetryBudget::default(),
             fallback: FallbackPolicy::Allow,
         }
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let token = self.token.as_ref().map(|_| format_args!(".."));
+        f.debug_struct("Config")
+            .field("endpoints", &self.endpoints)
+            .field("connections", &self.connections)
+            .field("tls", &self.tls)
+            .field("token", &token)
+            .field("token_file", &self.token_file)
+            .field("deadline", &self.deadline)
+            .field("retries", &self.retries)
+            .field("fallback", &self.fallback)
+            .finish()
     }
 }
 

@@ -6,21 +6,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use ratekeeper::tower::{Renew, Renewal};
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 
 use crate::client::Inner;
-use crate::{Client, Error};
+use crate::{Client, Error, unsettled};
 
 /// A permit held at the service: renewed in the background, released when dropped.
 ///
-/// Dropping it does not wait for the service; [`Self::release`] does.
+/// Dropping it does not wait for the service; [`Self::release`] does. A release without an answer is repeated in the
+/// background for some seconds.
 #[derive(Debug)]
 pub struct Permit {
     held: Arc<PermitState>,
     renewal: Option<Renewal>,
     runtime: Handle,
-    /// True once it was released explicitly.
+    /// True once the service has answered its release.
     is_released: bool,
 }
 
@@ -29,7 +32,10 @@ struct PermitState {
     inner: Arc<Inner>,
     token: String,
     expires_after: Duration,
+    /// True once the service says so.
     is_lost: AtomicBool,
+    /// The time at which it ends unless it is renewed; None if it has none.
+    ends: Mutex<Option<Instant>>,
 }
 
 impl Permit {
@@ -39,6 +45,7 @@ impl Permit {
             token,
             expires_after,
             is_lost: AtomicBool::new(false),
+            ends: Mutex::new(end_of(expires_after)),
         });
         Self {
             renewal: Renewal::begin(held.clone(), expires_after),
@@ -55,22 +62,26 @@ impl Permit {
         &self.held.token
     }
 
-    /// Returns true if the service reported that it is no longer held: it could not be renewed in
-    /// time, and another request may have its slot.
+    /// Returns true if it could not be renewed in time, by the service's word or because its time is over while the
+    /// service is away: another request may have its slot.
     #[must_use]
     pub fn is_lost(&self) -> bool {
+        let has_ended = |end: Instant| end <= Instant::now();
         // Relaxed: orders no other access.
-        self.held.is_lost.load(Ordering::Relaxed)
+        self.held.is_lost.load(Ordering::Relaxed) || self.held.ends.lock().is_some_and(has_ended)
     }
 
     /// Releases it and waits for the service's answer. Returns true if it was held until now.
     ///
     /// # Errors
-    /// [`Error::Away`]; the permit then ends at its deadline. Otherwise as for any call.
+    /// [`Error::Away`]; the release is then repeated in the background, as if the permit had been dropped. Otherwise as for
+    /// any call.
     pub async fn release(mut self) -> Result<bool, Error> {
-        self.is_released = true;
         self.renewal = None;
-        self.held.inner.release(&self.held.token).await
+        let answer = self.held.inner.release(&self.held.token).await;
+        // Whoever gives up waiting drops it unreleased.
+        self.is_released = !matches!(answer, Err(Error::Away(_)));
+        answer
     }
 }
 
@@ -81,11 +92,8 @@ impl Drop for Permit {
         if self.is_released {
             return;
         }
-        let held = Arc::clone(&self.held);
-        self.runtime.spawn(async move {
-            // If the release fails, the permit ends at its deadline.
-            let _ = held.inner.release(&held.token).await;
-        });
+        let (inner, token) = (Arc::clone(&self.held.inner), self.held.token.clone());
+        self.runtime.spawn(unsettled::release_dropped(inner, token));
     }
 }
 
@@ -93,9 +101,12 @@ impl Renew for PermitState {
     fn renew(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Option<Duration>> + Send>> {
         Box::pin(async move {
             match self.inner.renew(&self.token).await {
-                Ok(left) => Some(left),
+                Ok(left) => {
+                    *self.ends.lock() = end_of(left);
+                    Some(left)
+                }
                 // It may still be held.
-                Err(Error::Away(_)) => Some(self.expires_after),
+                Err(Error::Away(_)) => Some(Renewal::unanswered(self.expires_after)),
                 Err(_) => {
                     self.is_lost.store(true, Ordering::Relaxed);
                     None
@@ -103,4 +114,10 @@ impl Renew for PermitState {
             }
         })
     }
+}
+
+/// The end of a permit whose lifetime begins now; None if the service told none.
+fn end_of(lifetime: Duration) -> Option<Instant> {
+    let told = Some(lifetime).filter(|lifetime| !lifetime.is_zero());
+    told.and_then(|lifetime| Instant::now().checked_add(lifetime))
 }

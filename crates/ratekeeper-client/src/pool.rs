@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::{self, Handle};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::transport::Channel;
 use tonic::{Code, Status};
@@ -50,11 +51,20 @@ struct Target {
     endpoint: ServiceEndpoint,
     /// Connections for each runtime.
     connections: usize,
-    sets: RwLock<Vec<(runtime::Id, Arc<[PooledConnection]>)>>,
+    sets: RwLock<Vec<ConnectionSet>>,
     /// Consecutive calls that it did not answer.
     misses: AtomicU32,
     /// True while it is skipped.
     is_down: AtomicBool,
+}
+
+/// The connections of a runtime.
+#[derive(Debug)]
+struct ConnectionSet {
+    of: runtime::Id,
+    /// Closed once the runtime has ended, and with it the connections.
+    runtime: oneshot::Sender<()>,
+    connections: Arc<[PooledConnection]>,
 }
 
 /// A connection: established with the first call of its runtime, and again after it is lost.
@@ -192,21 +202,23 @@ impl Target {
     /// The connections of the current runtime.
     fn set(&self) -> Arc<[PooledConnection]> {
         let id = Handle::current().id();
-        let of = |sets: &[(runtime::Id, Arc<[PooledConnection]>)]| {
-            let own = sets.iter().find(|(of, _)| *of == id);
-            let shared = sets.first().filter(|_| sets.len() >= RUNTIMES_MAX);
-            own.or(shared).map(|(_, set)| Arc::clone(set))
+        let of = |sets: &[ConnectionSet]| {
+            let mut running = sets.iter().filter(|set| set.runs());
+            let own = sets.iter().find(|set| set.of == id && set.runs());
+            let shared = || running.next().filter(|_| sets.len() >= RUNTIMES_MAX);
+            let set = own.or_else(shared)?;
+            Some(Arc::clone(&set.connections))
         };
         if let Some(set) = of(&self.sets.read()) {
             return set;
         }
         let mut sets = self.sets.write();
+        sets.retain(ConnectionSet::runs);
         of(&sets).unwrap_or_else(|| {
-            let set: Arc<[PooledConnection]> = (0..self.connections)
-                .map(|_| PooledConnection::new(self))
-                .collect();
-            sets.push((id, Arc::clone(&set)));
-            set
+            let set = ConnectionSet::new(id, self);
+            let connections = Arc::clone(&set.connections);
+            sets.push(set);
+            connections
         })
     }
 
@@ -251,6 +263,26 @@ impl Drop for Probing {
             target.misses.store(0, Ordering::Relaxed);
             target.is_down.store(false, Ordering::Relaxed);
         }
+    }
+}
+
+impl ConnectionSet {
+    /// The connections of the current runtime, whose ID is `of`.
+    fn new(of: runtime::Id, target: &Target) -> Self {
+        let (runtime, ended) = oneshot::channel::<()>();
+        // Ends with the runtime, or with the set.
+        tokio::spawn(ended);
+        Self {
+            of,
+            runtime,
+            connections: (0..target.connections)
+                .map(|_| PooledConnection::new(target))
+                .collect(),
+        }
+    }
+
+    fn runs(&self) -> bool {
+        !self.runtime.is_closed()
     }
 }
 

@@ -1,4 +1,5 @@
-//! Releases permits that the service may have granted without the client's knowledge.
+//! Releases permits in the background: those that the service may have granted without the client's knowledge, and those
+//! that were dropped.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -126,6 +127,16 @@ async fn release_later(
         }
         sleep(pause).await;
         pause *= 2;
+    }
+}
+
+/// Releases a permit that was dropped. The first attempt is a call as any other; the others are bounded in number.
+pub(crate) async fn release_dropped(inner: Arc<Inner>, permit: String) {
+    if let Err(Error::Away(_)) = inner.release(&permit).await
+        && let Ok(_slot) = Arc::clone(&inner.release_tasks.0).try_acquire_owned()
+    {
+        sleep(PAUSE).await;
+        release(&inner, permit).await;
     }
 }
 

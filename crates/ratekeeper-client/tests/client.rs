@@ -4,6 +4,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use ratekeeper::{Limiter, LimiterOptions, MemoryConfig, MemoryStore};
@@ -136,8 +137,12 @@ struct Gate {
 
 impl Gate {
     async fn start(to: &ListenAddress) -> Self {
+        Self::start_at("127.0.0.1:0", to).await
+    }
+
+    async fn start_at(address: &str, to: &ListenAddress) -> Self {
         let to = to.tcp().unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let (open, is_open) = watch::channel(true);
         let (stand_still, _) = broadcast::channel(1);
@@ -182,6 +187,14 @@ impl Drop for Gate {
     }
 }
 
+impl Gate {
+    /// Closes its port and all connections.
+    async fn close(mut self) {
+        self.task.abort();
+        assert!((&mut self.task).await.unwrap_err().is_cancelled());
+    }
+}
+
 /// Checks that the permit which `begin` makes the service grant, through a gate that holds the
 /// answer back, is released once the gate opens. The second client of `begin` asks directly.
 async fn is_given_back(deadline: Duration, begin: impl AsyncFnOnce(&Client, &Client)) {
@@ -218,6 +231,64 @@ async fn a_permit_that_no_caller_waits_for_is_given_back() {
         }
     })
     .await;
+}
+
+/// A release that nobody waits for is repeated, as the acquire whose answer is late.
+#[tokio::test]
+async fn a_permit_is_released_although_the_first_attempt_fails() {
+    let (_port, address) = reserved();
+    let running = Running::start("127.0.0.1:0").await;
+    let direct = running.client(|_| {});
+    for is_awaited in [false, true] {
+        let gate = Gate::start_at(&address, &running.address).await;
+        let client = client(&address, |config| config.retries.burst = 0);
+        let permit = client.acquire(&long_job()).await.unwrap().permit.unwrap();
+        gate.close().await;
+        let before = client.counts().calls;
+        match is_awaited {
+            false => drop(permit),
+            true => {
+                let released = permit.release().await;
+                assert!(matches!(released, Err(Error::Away(_))), "{released:?}");
+            }
+        }
+        // The second attempt has begun, so the first one has failed.
+        wait(async || client.counts().calls >= before + 2).await;
+        let gate = Gate::start_at(&address, &running.address).await;
+        wait(async || direct.peek(&long_job()).await.unwrap().would_allow).await;
+        gate.close().await;
+    }
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_permit_is_released_although_its_release_is_given_up() {
+    let running = Running::start("127.0.0.1:0").await;
+    let client = running.client(|_| {});
+    let permit = client.acquire(&long_job()).await.unwrap().permit.unwrap();
+    let mut release = Box::pin(permit.release());
+    std::future::poll_fn(|cx| {
+        assert!(release.as_mut().poll(cx).is_pending());
+        Poll::Ready(())
+    })
+    .await;
+    drop(release);
+    wait(async || client.peek(&long_job()).await.unwrap().would_allow).await;
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_permit_is_lost_once_its_time_is_over_while_the_service_is_away() {
+    let running = Running::start("127.0.0.1:0").await;
+    let gate = Gate::start(&running.address).await;
+    let client = client(&gate.address, |config| {
+        config.deadline = Duration::from_secs(5)
+    });
+    let permit = client.acquire(&job()).await.unwrap().permit.unwrap();
+    gate.close().await;
+    assert!(!permit.is_lost());
+    wait(async || permit.is_lost()).await;
+    running.stop().await;
 }
 
 /// Waits until the permit of [`long_job`] is taken.
@@ -503,6 +574,29 @@ async fn retries_end_with_the_budget() {
     assert_eq!((client.counts().calls, client.counts().retries), (5, 3));
 }
 
+/// A synchronous program makes a runtime for each of its jobs.
+#[test]
+fn a_client_is_used_from_one_runtime_after_another() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let running = runtime.block_on(Running::start("127.0.0.1:0"));
+    let client = runtime.block_on(async { running.client(|_| {}) });
+    for job in 0..70 {
+        let mut own = tokio::runtime::Builder::new_current_thread();
+        let own = own.enable_all().build().unwrap();
+        let answer = own.block_on(client.check(&user("a").hits(0))).unwrap();
+        assert!(!answer.degraded, "{job}");
+    }
+    runtime.block_on(running.stop());
+}
+
+#[tokio::test]
+async fn a_call_may_have_all_the_time_it_takes() {
+    let running = Running::start("127.0.0.1:0").await;
+    let client = running.client(|config| config.deadline = Duration::MAX);
+    assert!(client.peek(&user("a")).await.unwrap().would_allow);
+    running.stop().await;
+}
+
 #[tokio::test]
 async fn unix_sockets_are_called_too() {
     let dir = tempfile::tempdir().unwrap();
@@ -524,6 +618,16 @@ async fn an_unknown_token_is_reported() {
     let refused = client.acquire(&job()).await.unwrap_err();
     assert!(matches!(refused, Error::NotAllowed(_)), "{refused:?}");
     running.stop().await;
+}
+
+#[test]
+fn settings_are_shown_without_the_token() {
+    let mut config = Config::new("http://a:1");
+    assert!(format!("{config:?}").contains("token: None"));
+    config.token = Some("s3cret".to_owned());
+    let shown = format!("{config:?}");
+    assert!(shown.contains("http://a:1") && shown.contains("token: Some(..)"));
+    assert!(!shown.contains("s3cret"), "{shown}");
 }
 
 #[tokio::test]

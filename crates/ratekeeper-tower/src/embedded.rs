@@ -17,7 +17,7 @@ use ratekeeper_rules::{RuleSet, ShedRules};
 use ratekeeper_store::{Answer, Store};
 use smallvec::SmallVec;
 
-use crate::permit::{Permit, release, send};
+use crate::permit::{Home, Permit, release, send};
 use crate::queued::{LimitReport, QueuedRequest};
 use crate::{Admission, AdmissionVerdict, AnswerOf, EnforceOptions, Enforcer, Payment, Turn, Undo};
 
@@ -298,14 +298,14 @@ fn count_top<S: Store>(
 
 /// Gives back by `receipt`, at once or in the background.
 pub(crate) fn undo<S: Store>(limiter: &Arc<Limiter<S>>, receipt: Receipt) -> Undo {
-    let limiter = Arc::clone(limiter);
-    Undo::new(move || send(receipt.give_back(&limiter)))
+    let (limiter, home) = (Arc::clone(limiter), Home::here());
+    Undo::new(move || home.send(receipt.give_back(&limiter)))
 }
 
 /// Pays `bill`, at once or in the background.
 fn payment<S: Store>(limiter: &Arc<Limiter<S>>, bill: Bill) -> Payment {
-    let limiter = Arc::clone(limiter);
-    Payment::new(move |hits| send(bill.pay(&limiter, hits)))
+    let (limiter, home) = (Arc::clone(limiter), Home::here());
+    Payment::new(move |hits| home.send(bill.pay(&limiter, hits)))
 }
 
 const fn span(micros: Micros) -> Duration {

@@ -18,6 +18,8 @@ pub struct Permit<S: Store> {
     held: Arc<PermitState<S>>,
     /// None outside a runtime, where it cannot be renewed.
     renewal: Option<Renewal>,
+    /// It may be dropped in a thread that has no runtime.
+    home: Home,
 }
 
 #[derive(Debug)]
@@ -33,6 +35,7 @@ impl<S: Store> Permit<S> {
         Self {
             renewal: Renewal::begin(held.clone(), expires_after),
             held,
+            home: Home::here(),
         }
     }
 }
@@ -41,7 +44,8 @@ impl<S: Store> Drop for Permit<S> {
     fn drop(&mut self) {
         // First, so that the renewal does not take the released permit for a lost one.
         self.renewal = None;
-        release(&self.held.limiter, &self.held.slots);
+        let PermitState { limiter, slots } = &*self.held;
+        self.home.send(slots.release(limiter));
     }
 }
 
@@ -55,8 +59,9 @@ impl<S: Store> Renew for PermitState<S> {
     fn renew(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Option<Duration>> + Send>> {
         Box::pin(async move {
             match self.slots.renew(&self.limiter).await {
-                // After a fault of the store it may still be held.
-                Ok(()) | Err(HoldError::Store(_)) => Some(self.expires_after()),
+                Ok(()) => Some(self.expires_after()),
+                // It may still be held.
+                Err(HoldError::Store(_)) => Some(Renewal::unanswered(self.expires_after())),
                 Err(_) => None,
             }
         })
@@ -68,15 +73,35 @@ pub(crate) fn release<S: Store>(limiter: &Limiter<S>, slots: &HeldSlots) {
     send(slots.release(limiter));
 }
 
-/// Completes a store's request in the background.
+/// Completes a store's request in the background of the caller's runtime.
 pub(crate) fn send<T: Future + Send + 'static>(ticket: Option<T>)
 where
     T::Output: Send,
 {
-    if let Some(ticket) = ticket
-        && let Ok(runtime) = Handle::try_current()
+    Home(None).send(ticket);
+}
+
+/// The runtime in which something began, for what is left to do when it ends elsewhere.
+#[derive(Clone, Debug)]
+pub(crate) struct Home(Option<Handle>);
+
+impl Home {
+    /// That of the caller, if it is in one.
+    pub(crate) fn here() -> Self {
+        Self(Handle::try_current().ok())
+    }
+
+    /// Completes a store's request in the background: of the caller's runtime, which is there for sure, or else of this one.
+    pub(crate) fn send<T: Future + Send + 'static>(&self, ticket: Option<T>)
+    where
+        T::Output: Send,
     {
-        // Without polling, a store drops the request.
-        runtime.spawn(ticket);
+        let runtime = || Handle::try_current().ok().or_else(|| self.0.clone());
+        if let Some(ticket) = ticket
+            && let Some(runtime) = runtime()
+        {
+            // Without polling, a store drops the request.
+            runtime.spawn(ticket);
+        }
     }
 }

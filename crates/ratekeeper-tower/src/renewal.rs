@@ -20,8 +20,12 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-/// The divisor of the lifetime after which something is renewed: two renewals may be lost.
+/// The divisor of the lifetime after which something is renewed.
 const RENEWED_AFTER: u32 = 3;
+
+/// The divisor of the lifetime to return for a renewal without an answer: the next ones are a twelfth of it apart, so that
+/// seven may be lost.
+const UNANSWERED: u32 = 4;
 
 /// The shortest interval between two renewals.
 const PAUSE_LEAST: Duration = Duration::from_millis(10);
@@ -32,7 +36,7 @@ const UNDER_WAY_MAX: usize = 256;
 /// Something held until a deadline, unless it is renewed.
 pub trait Renew: Send + Sync + 'static {
     /// Renews it; returns its lifetime from now on, or none if it is lost. If the renewal may have
-    /// failed, returns the original lifetime.
+    /// failed, returns [`Renewal::unanswered`] of its lifetime.
     fn renew(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Option<Duration>> + Send>>;
 }
 
@@ -52,6 +56,13 @@ impl Renewal {
         let schedule = Schedule::of(&runtime);
         let number = schedule.add(held, expires_after);
         Some(Self { schedule, number })
+    }
+
+    /// The part of a lifetime after which a renewal without an answer is treated as one that is due: it comes sooner than
+    /// the next one would have.
+    #[must_use]
+    pub fn unanswered(lifetime: Duration) -> Duration {
+        lifetime / UNANSWERED
     }
 }
 

@@ -6,7 +6,7 @@ mod future;
 mod service;
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -24,9 +24,9 @@ pub use service::RateLimitService;
 /// Limits the requests of the services that it wraps: axum, tonic, hyper, anything of `http`.
 ///
 /// Without a [key](Self::key) all requests count together. A denied request gets 429 with `Retry-After`, a denied gRPC
-/// call `RESOURCE_EXHAUSTED`. Every limited response has `X-RateLimit-*`, `RateLimit` and `RateLimit-Policy`, where
-/// layers meet those of the one with the least remaining. The [`Checked`] answer is among the extensions of request and
-/// response.
+/// call `RESOURCE_EXHAUSTED`. Every limited response has `X-RateLimit-*`, `RateLimit` and `RateLimit-Policy`. Where
+/// layers meet, the policies are those of all, and the rest is of the one that denies, or has the least remaining. The
+/// [`Checked`] answer is among the extensions of request and response.
 ///
 /// ```
 /// use std::net::SocketAddr;
@@ -308,16 +308,22 @@ impl<C: Counters> LayerShared<C> {
         response
     }
 
-    /// Adds the headers to a response.
+    /// Adds the headers to a response. What an inner layer says stays if it denies, or has less left; the policies of both
+    /// are told.
     pub(crate) fn tell<B>(&self, checked: &Checked, response: &mut Response<B>) {
         let inner = response.extensions().get::<Checked>();
-        if inner.is_some_and(|inner| inner.remaining < checked.remaining) {
-            return;
-        }
         let is_first = inner.is_none();
-        response.extensions_mut().insert(*checked);
+        let is_tighter =
+            inner.is_none_or(|inner| inner.allowed && inner.remaining >= checked.remaining);
+        if is_tighter {
+            response.extensions_mut().insert(*checked);
+        }
         if self.has_headers {
-            self.policies.add(checked, is_first, response.headers_mut());
+            let headers = response.headers_mut();
+            if is_tighter {
+                self.policies.add_state(checked, headers);
+            }
+            self.policies.add_line(is_first, headers);
         }
     }
 }
@@ -360,7 +366,8 @@ impl<S, C> Layer<S> for RateLimitLayer<C> {
 }
 
 /// The client's address behind `proxies` trusted proxies, each of which appends the address that it sees to
-/// `X-Forwarded-For`. None if the header has fewer entries, or the entry is no address: then the peer is no such proxy.
+/// `X-Forwarded-For`, with or without the port. None if the header has fewer entries, or the entry is no address: then the
+/// peer is no such proxy.
 ///
 /// Entries before that one are the client's own word, and ignored.
 ///
@@ -383,5 +390,17 @@ pub fn forwarded_for(headers: &HeaderMap, proxies: usize) -> Option<IpAddr> {
         let text = line.to_str().unwrap_or("?");
         text.rsplit(',').map(str::trim)
     });
-    entries.nth(proxies.checked_sub(1)?)?.parse().ok()
+    address(entries.nth(proxies.checked_sub(1)?)?)
+}
+
+/// An address as proxies write it: some with its port, and then IPv6 in brackets.
+fn address(entry: &str) -> Option<IpAddr> {
+    if let Ok(address) = entry.parse::<IpAddr>() {
+        return Some(address);
+    }
+    if let Ok(socket) = entry.parse::<SocketAddr>() {
+        return Some(socket.ip());
+    }
+    let inner = entry.strip_prefix('[')?.strip_suffix(']')?;
+    inner.parse().ok().map(IpAddr::V6)
 }

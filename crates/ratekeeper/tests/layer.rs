@@ -153,7 +153,37 @@ async fn of_two_layers_the_tighter_one_is_told() {
         let response = Response::from_parts(parts, ());
         assert_eq!(header(&response, "x-ratelimit-limit"), "2");
         assert!(header(&response, "ratelimit").starts_with(r#""route""#));
+        assert_eq!(policies(&response).len(), 2, "{:?}", policies(&response));
     }
+}
+
+fn policies(response: &Response<()>) -> Vec<&str> {
+    let lines = response.headers().get_all("ratelimit-policy").iter();
+    lines.map(|line| line.to_str().expect("a text")).collect()
+}
+
+#[tokio::test]
+async fn a_denial_of_the_inner_layer_is_told_although_the_outer_one_has_nothing_left_either() {
+    let backend = Backend::default();
+    let all = RateLimitLayer::new(limiter(Limit::per_minute(2).named("all")));
+    let exports = RateLimitLayer::new(limiter(Limit::per_hour(1).named("exports")));
+    let service = all.layer(exports.layer(backend.service()));
+    let ask = async || {
+        let response = service.clone().oneshot(Request::new(())).await;
+        let (parts, _) = response.expect("it never fails").into_parts();
+        Response::from_parts(parts, ())
+    };
+    assert_eq!(ask().await.status(), StatusCode::OK);
+    let denied = ask().await;
+    assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(header(&denied, "retry-after"), "3600");
+    assert_eq!(header(&denied, "x-ratelimit-limit"), "1");
+    assert_eq!(header(&denied, "x-ratelimit-reset"), "3600");
+    assert_eq!(header(&denied, "ratelimit"), r#""exports";r=0;t=3600"#);
+    let checked = denied.extensions().get::<Checked>();
+    assert!(!checked.expect("it is told").allowed);
+    let told = [r#""exports";q=1;w=3600"#, r#""all";q=2;w=60"#];
+    assert_eq!(policies(&denied), told);
 }
 
 #[test]
@@ -169,6 +199,28 @@ fn only_trusted_proxies_have_a_word() {
     assert_eq!(read(2).as_deref(), Some("203.0.113.7"));
     assert_eq!(read(3).as_deref(), Some("192.0.2.1"));
     assert_eq!((read(0), read(4)), (None, None));
-    headers.append("x-forwarded-for", "unknown".parse().expect("a header"));
-    assert_eq!(forwarded_for(&headers, 1), None);
+    for none in [
+        "unknown",
+        "203.0.113.7:",
+        "[203.0.113.7]",
+        "[2001:db8::1",
+        "",
+    ] {
+        headers.append("x-forwarded-for", none.parse().expect("a header"));
+        assert_eq!(forwarded_for(&headers, 1), None, "{none}");
+    }
+}
+
+#[test]
+fn proxies_may_write_the_port_too() {
+    for (entry, address) in [
+        ("203.0.113.7:51234", "203.0.113.7"),
+        ("[2001:db8::1]:443", "2001:db8::1"),
+        ("[2001:db8::1]", "2001:db8::1"),
+        ("2001:db8::1", "2001:db8::1"),
+    ] {
+        let mut headers = http::HeaderMap::new();
+        headers.append("x-forwarded-for", entry.parse().expect("a header"));
+        assert_eq!(forwarded_for(&headers, 1), address.parse().ok(), "{entry}");
+    }
 }

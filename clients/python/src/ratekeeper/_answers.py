@@ -121,6 +121,11 @@ class Decision:
             headers.append(("Retry-After", str(max(1, math.ceil(self.retry_after_ms / 1000)))))
         return headers
 
+    @property
+    def is_by_limit(self) -> bool:
+        """False for a denial without a limit: the service is away, and the fallback denies."""
+        return not self.degraded or self.limit is not None
+
     def problem(self) -> dict[str, Any]:
         """The body of a denial: problem details (RFC 9457)."""
         wait = self.retry_after_ms
@@ -185,6 +190,16 @@ class ServiceError(Exception):
         self.status = status
         self.field = field
         """The part of the request that is at fault."""
+
+    @property
+    def has_word(self) -> bool:
+        """False if the service cannot have said it: a page of something between has no code."""
+        return not self.code.startswith("HTTP_")
+
+    @property
+    def is_of_content(self) -> bool:
+        """True if the request cannot be decided because of what is in it, or its size."""
+        return self.code in ("INVALID_ARGUMENT", "TOO_LARGE")
 
     @classmethod
     def read(cls, status: int, body: object) -> ServiceError:

@@ -31,6 +31,7 @@ from ._answers import (
     text,
 )
 from ._fallback import Fallback, LocalLimit, LocalLimits, allow_all, deny_all
+from ._keeper import Keeper
 from ._timeouts import extensions
 from ._unanswered import Unanswered
 
@@ -111,6 +112,8 @@ class _Post:
 
 
 _T = TypeVar("_T")
+# The longest that closing a client waits for the releases of permits, in seconds.
+_RELEASED_IN = 1.0
 # What a call does, apart from waiting: it yields a post and is sent the answer, or seconds that are to pass.
 _Steps = Generator[Union[_Post, float], Json, _T]
 
@@ -210,7 +213,8 @@ class _Calls:
         yield from self._call("refund", {**body, "idempotency_key": key} if key else body, bool(key))
 
     def _give_back(self) -> _Steps[None]:
-        """Finds out whether permits were granted in answers that did not come, and releases them."""
+        """Finds out whether permits were granted in answers that did not come, and releases them, and those whose
+        release had no answer."""
         try:
             while (first := self._unanswered.first()) is not None:
                 pause, body = first
@@ -223,7 +227,7 @@ class _Calls:
 
     def _give_back_one(self, body: Json) -> _Steps[None]:
         try:
-            permit = text((yield from self._call("acquire", body, True)).get("permit"))
+            permit = body.get("permit") or text((yield from self._call("acquire", body, True)).get("permit"))
             if permit:
                 yield from self._release(permit)
         except _Away:
@@ -235,15 +239,17 @@ class _Calls:
         self._unanswered.done(body)
 
     def _keep(self, permit: _Held, expires_after: float) -> _Steps[None]:
-        """Renews a permit every third of its time."""
+        """Renews a permit every third of its time. Without an answer it tries again sooner, so that several may be lost."""
+        pause = expires_after / 3
         while expires_after > 0:
-            yield expires_after / 3
+            yield pause
             try:
                 expires_after = yield from self._renew(permit.token)
                 permit.held_for(expires_after)
+                pause = expires_after / 3
             except _Away:
                 # It may still be held.
-                continue
+                pause = expires_after / 12
             except ServiceError:
                 permit.held_for(-math.inf)
                 return
@@ -314,7 +320,7 @@ def _read(post: _Post, status: int, answer: bytes) -> Json:
         endpoint.misses = 0
         return mapping(cast(object, body))
     refusal = ServiceError.read(status, body)
-    if status < 500:
+    if status < 500 and refusal.has_word:
         endpoint.misses = 0
         raise refusal
     # A proxy's 503 may come after the charge: only the service's own words count.
@@ -348,6 +354,11 @@ def _keyed(question: Question) -> Json:
 
 
 def _headers(token: Optional[str]) -> dict[str, str]:
+    """The token without the white space around it that files have."""
+    token = (token or "").strip()
+    if any(not "!" <= char <= "~" for char in token):
+        # Without it: it is a secret. The fallback would decide for ever.
+        raise ValueError("token: only visible ASCII characters can be sent")
     return {"authorization": f"Bearer {token}"} if token else {}
 
 
@@ -374,6 +385,7 @@ class Ratekeeper(_Calls):
         super().__init__(endpoints, timeout, fallback)
         self._client = httpx.Client(transport=transport, headers=_headers(token))
         self._closed = threading.Event()
+        self._keeper = Keeper(self._advance)
 
     def limit(
         self,
@@ -413,11 +425,18 @@ class Ratekeeper(_Calls):
             answer = self._run(self._acquire(body))
         except _Away as away:
             # The service may have granted it all the same.
-            if not away.was_not_done and self._unanswered.add(body):
-                self._start(self._give_back(), self._closed)
+            if not away.was_not_done:
+                self._look_for(body)
             return Acquired(self._fallback(question), None)
         token = text(answer.get("permit"))
         permit = Permit(self, token, _expiry(answer)) if token else None
+        if permit:
+            try:
+                self._keeper.add(permit, self._keep(permit, _expiry(answer)))
+            except RuntimeError:
+                # There can be no thread that renews it.
+                permit.__exit__()
+                raise
         return Acquired(Decision.read(answer), permit)
 
     @contextmanager
@@ -428,8 +447,12 @@ class Ratekeeper(_Calls):
             yield acquired
 
     def release(self, permit: str) -> bool:
-        """Returns a permit. True if it was held until now."""
-        return self._run(self._release(permit))
+        """Returns a permit. True if it was held until now. Without an answer it is tried again for ten seconds."""
+        try:
+            return self._run(self._release(permit))
+        except _Away:
+            self._look_for({"permit": permit})
+            raise
 
     def renew(self, permit: str) -> float:
         """Holds a permit for longer; returns the seconds until it expires."""
@@ -455,6 +478,7 @@ class Ratekeeper(_Calls):
 
     def close(self) -> None:
         self._closed.set()
+        self._keeper.close()
         self._client.close()
 
     def __enter__(self) -> Ratekeeper:
@@ -466,24 +490,32 @@ class Ratekeeper(_Calls):
     def _run(self, steps: _Steps[_T], stop: Optional[threading.Event] = None) -> _T:
         """Runs a call; a stop while it waits ends the thread."""
         try:
-            step = next(steps)
             while True:
-                if isinstance(step, _Post):
-                    try:
-                        answer = self._post(step)
-                    except ServiceError as error:
-                        step = steps.throw(error)
-                        continue
-                    step = steps.send(answer)
-                elif stop is not None and stop.wait(step):
+                pause = self._advance(steps)
+                if stop is not None and stop.wait(pause):
                     raise SystemExit
-                else:
-                    step = next(steps)
         except StopIteration as done:
             return cast(_T, done.value)
 
-    def _start(self, steps: _Steps[None], stop: threading.Event) -> None:
-        threading.Thread(target=self._run, args=(steps, stop), daemon=True).start()
+    def _advance(self, steps: _Steps[_T]) -> float:
+        """Runs a call until it is to wait for so many seconds."""
+        step = next(steps)
+        while isinstance(step, _Post):
+            try:
+                answer = self._post(step)
+            except ServiceError as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(answer)
+        return step
+
+    def _look_for(self, body: Json) -> None:
+        if self._unanswered.add(body):
+            try:
+                threading.Thread(target=self._run, args=(self._give_back(), self._closed), daemon=True).start()
+            except RuntimeError:
+                # There can be no more: whoever comes next asks for this one too.
+                self._unanswered.stopped()
 
     def _post(self, post: _Post) -> Json:
         if self._closed.is_set():
@@ -507,12 +539,10 @@ class Permit(_Held):
     def __init__(self, service: Ratekeeper, token: str, expires_after: float) -> None:
         super().__init__(token, expires_after)
         self._service = service
-        self._released = threading.Event()
-        service._start(service._keep(self, expires_after), self._released)  # pyright: ignore[reportPrivateUsage]
 
     def release(self) -> bool:
         """Releases it; true if it was held until now. Releasing twice is harmless."""
-        self._released.set()
+        self._service._keeper.remove(self)  # pyright: ignore[reportPrivateUsage]
         self.let_go()
         return self._service.release(self.token)
 
@@ -520,7 +550,6 @@ class Permit(_Held):
         return self
 
     def __exit__(self, *_: object) -> None:
-        # It ends by itself otherwise.
         with suppress(ServiceError):
             self.release()
 
@@ -541,6 +570,7 @@ class AsyncRatekeeper(_Calls):
         self._client = httpx.AsyncClient(transport=transport, headers=_headers(token))
         # Held, so that they are not collected before they end.
         self._tasks: set[asyncio.Task[None]] = set()
+        self._releases: set[asyncio.Task[bool]] = set()
 
     async def limit(
         self,
@@ -592,7 +622,21 @@ class AsyncRatekeeper(_Calls):
                 await acquired.permit.__aexit__()
 
     async def release(self, permit: str) -> bool:
-        return await self._run(self._release(permit))
+        # A task of its own goes on when the caller is cancelled.
+        task = asyncio.ensure_future(self._let_go(permit))
+        self._releases.add(task)
+        task.add_done_callback(self._releases.discard)
+        # Nobody may be left to hear of its error.
+        task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        await asyncio.wait([task])
+        return task.result()
+
+    async def _let_go(self, permit: str) -> bool:
+        try:
+            return await self._run(self._release(permit))
+        except _Away:
+            self._look_for({"permit": permit})
+            raise
 
     async def renew(self, permit: str) -> float:
         return await self._run(self._renew(permit))
@@ -614,6 +658,8 @@ class AsyncRatekeeper(_Calls):
     async def aclose(self) -> None:
         for task in self._tasks:
             task.cancel()
+        if self._releases:
+            await asyncio.wait(self._releases, timeout=_RELEASED_IN)
         await self._client.aclose()
 
     async def __aenter__(self) -> AsyncRatekeeper:

@@ -13,9 +13,11 @@ use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Full};
 use ratekeeper_store::{
     Answer, MemoryConfig, MemoryStore, Never, PermitAct, Request as StoreRequest, Store,
+    StoreError, Verdicts,
 };
 use ratekeeper_tower::{Hold, RulesLayer};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::{full, layer, limiter_with, of};
@@ -185,6 +187,52 @@ async fn a_place_is_renewed_as_long_as_the_request_runs() {
     assert_eq!(renewed(), 3);
 }
 
+/// Counters of which some renewals are not answered.
+struct Deaf {
+    memory: MemoryStore,
+    asked: std::sync::Mutex<Vec<Duration>>,
+    begun: Instant,
+    unanswered: usize,
+}
+
+impl Store for Deaf {
+    type Ticket = std::future::Ready<Result<Verdicts, StoreError>>;
+
+    fn decide(&self, request: &StoreRequest<'_>) -> Answer<Self::Ticket> {
+        let act = request.extra.and_then(|extra| extra.permit);
+        if act.is_some_and(|permit| permit.act == PermitAct::Renew) {
+            let mut asked = self.asked.lock().expect("a lock");
+            asked.push(self.begun.elapsed());
+            if asked.len() <= self.unanswered {
+                return Answer::Pending(std::future::ready(Err(StoreError::Timeout)));
+            }
+        }
+        let Answer::Decided(verdicts) = self.memory.decide(request);
+        Answer::Decided(verdicts)
+    }
+}
+
+/// A renewal without an answer is repeated sooner than the next one would be due, so that several may be lost.
+#[tokio::test(start_paused = true)]
+async fn a_place_outlasts_renewals_without_an_answer() {
+    let store = Deaf {
+        memory: MemoryStore::new(MemoryConfig::default()).expect("there is memory"),
+        asked: std::sync::Mutex::default(),
+        begun: Instant::now(),
+        unanswered: 3,
+    };
+    let limiter = limiter_with(ONE_AT_A_TIME, store);
+    let layer = RulesLayer::new(Arc::clone(&limiter), "d");
+    let called = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("slow")));
+    let held = layer.layer(called).oneshot(of("ada")).await;
+    tokio::time::sleep(Duration::from_secs(56)).await;
+    let asked = limiter.store().asked.lock().expect("a lock").clone();
+    let seconds: Vec<u64> = asked.iter().map(Duration::as_secs).collect();
+    // After a third of its minute, then each twelfth, and a third after the first answer.
+    assert_eq!(seconds, [20, 25, 30, 35, 55]);
+    drop(held);
+}
+
 #[test]
 fn places_are_renewed_in_each_runtime_that_takes_some() {
     let store = Renewals {
@@ -258,6 +306,52 @@ async fn work_that_outlives_its_request_keeps_the_permit() {
     assert_eq!(status().await, StatusCode::TOO_MANY_REQUESTS);
     assert!(kept.lock().expect("a lock").take().is_some());
     assert_eq!(status().await, StatusCode::OK);
+}
+
+/// Counters elsewhere: a release is sent when its ticket is polled, and told of then.
+struct Elsewhere {
+    memory: MemoryStore,
+    releases: mpsc::UnboundedSender<()>,
+}
+
+impl Store for Elsewhere {
+    type Ticket = Pin<Box<dyn Future<Output = Result<Verdicts, StoreError>> + Send>>;
+
+    fn decide(&self, request: &StoreRequest<'_>) -> Answer<Self::Ticket> {
+        let act = request.extra.and_then(|extra| extra.permit);
+        let is_release = act.is_some_and(|permit| permit.act == PermitAct::Release);
+        let releases = self.releases.clone();
+        let Answer::Decided(verdicts) = self.memory.decide(request);
+        Answer::Pending(Box::pin(async move {
+            if is_release {
+                releases.send(()).expect("somebody listens");
+            }
+            Ok(verdicts)
+        }))
+    }
+}
+
+#[tokio::test]
+async fn a_permit_that_a_thread_drops_is_released_in_a_store_elsewhere() {
+    let (releases, mut released) = mpsc::unbounded_channel();
+    let memory = MemoryStore::new(MemoryConfig::default()).expect("there is memory");
+    let limiter = limiter_with(ONE_AT_A_TIME, Elsewhere { memory, releases });
+    let kept = Arc::new(std::sync::Mutex::new(None));
+    let keeps = Arc::clone(&kept);
+    let called = service_fn(move |request: Request<()>| {
+        *keeps.lock().expect("a lock") = request.extensions().get::<Hold>().cloned();
+        std::future::ready(Ok::<_, Infallible>(full("begun")))
+    });
+    let layer = RulesLayer::new(limiter, "d");
+    drop(layer.layer(called).oneshot(of("ada")).await);
+    assert!(released.try_recv().is_err(), "the work goes on");
+    let hold = kept.lock().expect("a lock").take();
+    assert!(hold.is_some());
+    std::thread::spawn(move || drop(hold))
+        .join()
+        .expect("the work ends");
+    let released = tokio::time::timeout(Duration::from_secs(10), released.recv()).await;
+    assert_eq!(released, Ok(Some(())));
 }
 
 #[tokio::test]

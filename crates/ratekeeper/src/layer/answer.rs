@@ -49,8 +49,8 @@ impl Policies {
         }
     }
 
-    /// Adds the headers; if they are not the `first`, in place of those of another layer.
-    pub(crate) fn add(&self, checked: &Checked, is_first: bool, headers: &mut HeaderMap) {
+    /// Adds the headers of what is left, in place of those of another layer.
+    pub(crate) fn add_state(&self, checked: &Checked, headers: &mut HeaderMap) {
         let reset = whole_secs(checked.reset_after);
         headers.insert(X_LIMIT, checked.limit.into());
         headers.insert(X_REMAINING, checked.remaining.into());
@@ -65,6 +65,10 @@ impl Policies {
         if let Ok(state) = HeaderValue::try_from(state) {
             headers.insert(RATE_LIMIT, state);
         }
+    }
+
+    /// Adds the policies, to those of other layers unless it is the first one.
+    pub(crate) fn add_line(&self, is_first: bool, headers: &mut HeaderMap) {
         if let Some(line) = &self.line {
             match is_first {
                 true => drop(headers.insert(RATE_LIMIT_POLICY, line.clone())),
