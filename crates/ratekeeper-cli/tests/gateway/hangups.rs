@@ -294,7 +294,7 @@ fn whole(mut stream: TcpStream) -> Answer {
     Answer::read(&answer)
 }
 
-/// What the model did for nobody is paid, as its answer says.
+/// The model worked for nobody, and its answer says how much that costs.
 #[test]
 fn a_finished_request_pays_for_what_its_answer_tells() {
     let budgets = "

@@ -592,7 +592,7 @@ fn limits_go_by_a_value_in_the_body() {
     assert_eq!(upstream.asked().len(), 2);
 }
 
-/// What would be refused passes where the limits are off, or only count.
+/// Bodies that would be refused pass where the limits are off, or only count.
 #[test]
 fn limits_that_do_not_enforce_refuse_no_body() {
     let prompt = "x".repeat((4 << 20) + 100);

@@ -53,7 +53,7 @@ struct Held {
     finish: Option<Finish>,
 }
 
-/// What an exchange needs to go on when its client is gone.
+/// The means by which an exchange goes on when its client is gone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Finish {
     /// True once anything of the request may have been sent.
