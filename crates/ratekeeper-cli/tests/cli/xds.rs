@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use ratekeeper_proto::ratelimit::config::ratelimit::v3::{RateLimitConfig, RateLimitUnit};
 use ratekeeper_testkit::assert_contains;
@@ -136,6 +137,38 @@ fn rules_come_change_and_go_and_a_bad_one_harms_no_other() {
     assert_eq!((ready(&service).0, limit(&service)), (200, None));
     assert_eq!(ready(&service).1["faults"], Value::Array(Vec::new()));
     assert!(service.stop().success());
+}
+
+/// As Envoy Gateway does: it answers a refusal with the same resources at once, in another order.
+#[test]
+fn a_control_plane_that_insists_is_answered_more_and_more_slowly() {
+    let folder = tempdir().expect("a folder");
+    let plane = ControlPlane::start(0, None);
+    plane.insist();
+    let service = start(folder.path(), &plane, &[]);
+    let begun = Instant::now();
+    let version = plane.send(&[hourly("d", 3), bad("f"), hourly("e", 1)]);
+    eventually("it is refused three times", || plane.heard().answers >= 3);
+    assert!(begun.elapsed() > Duration::from_millis(700), "two pauses");
+    let refusal = plane.answer(version).expect("it is refused");
+    assert!(refusal.starts_with("f: descriptors[0]"), "{refusal}");
+    assert_eq!(limit(&service), Some(3), "the good ones apply");
+    let log = service.log();
+    let times = |words: &str| log.matches(words).count();
+    assert_eq!(
+        (times("new rules in use"), times("new rules refused")),
+        (1, 1),
+        "{log}"
+    );
+
+    assert_eq!(plane.answer(plane.send(&[hourly("d", 4)])), None);
+    assert_eq!(limit(&service), Some(4));
+    // The pause is over with what it was for.
+    let answers = plane.heard().answers;
+    let version = plane.send(&[bad("f"), hourly("d", 5)]);
+    eventually("it is told", || plane.heard().answers > answers);
+    assert!(plane.answer(version).is_some());
+    assert_eq!(limit(&service), Some(5));
 }
 
 /// The responses of Envoy Gateway 1.9.1 to `cargo xtask compat envoy-gateway --record FILE`: the policy of
@@ -442,11 +475,11 @@ fn a_set_may_be_large_but_not_too_large_and_names_are_there_once() {
     let refusal = plane.answer(plane.send(&[hourly("d", 5), hourly("d", 6)]));
     assert_eq!(
         refusal.as_deref(),
-        Some("d: two resources have this name: the first one counts")
+        Some("d: two resources have this name: the one whose rules sort first counts")
     );
     is_told(
         &service,
-        "d: two resources have this name: the first one counts",
+        "d: two resources have this name: the one whose rules sort first counts",
     );
     assert_eq!(limit(&service), Some(5));
     assert_eq!(service.metric("ratelimit_rules_source_refused_total "), 2);
