@@ -171,6 +171,55 @@ fn a_control_plane_that_insists_is_answered_more_and_more_slowly() {
     assert_eq!(limit(&service), Some(5));
 }
 
+/// A domain whose rules were refused is not one that nobody limits.
+#[test]
+fn a_domain_without_good_rules_is_not_decided() {
+    let folder = tempdir().expect("a folder");
+    let plane = ControlPlane::start(0, None);
+    let service = start(folder.path(), &plane, &[]);
+    let ask = |path: &str, domain: &str| {
+        let entry = serde_json::json!({ "key": "key", "value": "a" });
+        let check =
+            serde_json::json!({ "domain": domain, "descriptors": [{ "entries": [entry] }] });
+        http(service.port, "POST", path, &check.to_string())
+    };
+    assert!(plane.answer(plane.send(&[bad("d")])).is_some());
+    let (status, told) = ready(&service);
+    assert_eq!((status, told["state"].as_str()), (503, Some("no rules")));
+    assert_eq!(http(service.port, "GET", "/healthcheck", "").0, 500);
+    assert_ne!(ask("/json", "d").0, 200);
+
+    // It is ready for the others.
+    assert!(
+        plane
+            .answer(plane.send(&[bad("d"), hourly("e", 1)]))
+            .is_some()
+    );
+    let (status, told) = ready(&service);
+    assert_eq!(status, 200, "{told}");
+    assert_contains(
+        &told["faults"].to_string(),
+        "no rules for d: theirs were refused, and there are none before them",
+    );
+    assert_eq!([ask("/json", "e").0, ask("/json", "e").0], [200, 429]);
+    assert_eq!(ask("/json", "of-nobody").0, 200);
+    for path in ["/json", "/v1/check", "/v1/acquire"] {
+        let (status, told) = ask(path, "d");
+        assert!(status >= 400 && status != 429, "{path}: {status} {told}");
+    }
+    let batch = r#"{"checks": [{"domain": "d", "entries": {"key": "a"}}]}"#;
+    assert_eq!(http(service.port, "POST", "/v1/checks", batch).0, 503);
+
+    // Rules that were good once stay, and are decided by.
+    assert_eq!(plane.answer(plane.send(&[hourly("d", 2)])), None);
+    assert_eq!(ready(&service).1["faults"], Value::Array(Vec::new()));
+    assert!(plane.answer(plane.send(&[bad("d")])).is_some());
+    assert_eq!(limit(&service), Some(2));
+    // As are they for one that is gone.
+    assert_eq!(plane.answer(plane.send(&[])), None);
+    assert_eq!(ask("/json", "d").0, 200);
+}
+
 /// The responses of Envoy Gateway 1.9.1 to `cargo xtask compat envoy-gateway --record FILE`: the policy of
 /// examples/envoy-gateway with 3 an hour for each user, then with 6, and the same again after its restart.
 const ENVOY_GATEWAY: &[u8] = include_bytes!("envoy_gateway.bin");

@@ -39,7 +39,7 @@ impl<C: Sender> Api<'_, C> {
             return Ok(unread(self.app, refusal, |answer| read(&answer))?);
         }
         self.permit_override(subject)?;
-        require_rules(self.app)?;
+        require_rules(self.app, subject.domains())?;
         let limiter = &self.app.limiter;
         if unmatched == Unmatched::Refused {
             let check = subject.check(1);
@@ -90,12 +90,11 @@ impl<C: Sender> Api<'_, C> {
         mut read: impl FnMut(&CheckRequest<'_>, &CheckAnswer<'_>) -> R,
     ) -> Result<Batch<R>, C::Error> {
         let mut unreadable = self.validate_all(requests)?.into_iter().peekable();
-        require_rules(self.app)?;
-        let room = self
-            .app
-            .long_answers
-            .room(requests.len())
-            .map_err(Refusal::from)?;
+        let subjects = requests.iter().map(|request| Subject::from(&request.0));
+        require_rules(self.app, subjects.flat_map(|subject| subject.domains()))?;
+        let descriptors = requests.iter().map(|request| request.0.descriptors.len());
+        let room = self.app.long_answers.room(descriptors.sum());
+        let room = room.map_err(Refusal::from)?;
         let round = Round::begin(self.app, self.sender.origin());
         let now = round.now;
         let asked = requests.iter().enumerate().map(|(number, request)| {
@@ -155,7 +154,7 @@ impl<C: Sender> Api<'_, C> {
             return Ok(unread(self.app, refusal, |answer| read(&answer))?);
         }
         self.permit_override(subject)?;
-        require_rules(self.app)?;
+        require_rules(self.app, subject.domains())?;
         let mut check = subject.check(0);
         check.observer = (self.app).observer(TracedMethod::Peek, self.sender.origin());
         let (decision, would_allow) = self.app.limiter.peek(&check).await;

@@ -193,7 +193,8 @@ impl<C: Sender> Api<'_, C> {
         request: &'r LimitRequest<'_>,
         prefix: &str,
     ) -> Result<Prepared<'r>, C::Error> {
-        require_rules(self.app)?;
+        // A limit that comes along needs none, and a rule that is there was not refused.
+        require_rules(self.app, [])?;
         let prepared = match request.rule.is_empty() {
             true => request.own(),
             false => request.named(self.app.limiter.snapshot().rules()),

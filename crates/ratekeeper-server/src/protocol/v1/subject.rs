@@ -60,6 +60,15 @@ impl<'a> Subject<'a> {
         Ok(())
     }
 
+    /// The domains of its rules: its own, and those that descriptors name.
+    pub(super) fn domains(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        let named = self
+            .descriptors
+            .iter()
+            .map(|descriptor| &*descriptor.0.domain);
+        std::iter::once(self.domain).chain(named)
+    }
+
     /// Returns true if a descriptor brings a limit along, which needs a permission.
     pub(super) fn has_override(&self) -> bool {
         self.descriptors
