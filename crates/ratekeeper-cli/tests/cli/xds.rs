@@ -624,6 +624,21 @@ fn defaults_say_what_resources_cannot() {
         "{}",
         refused.err
     );
+    // Who wants to look on first is not to be enforced without a word.
+    let shown = run(
+        folder.path(),
+        &[
+            "config",
+            "show",
+            "--rules",
+            "xds://127.0.0.1:1",
+            "--xds-defaults",
+            "{shadow_mode: true}",
+        ],
+    );
+    assert_eq!(shown.code, Some(1), "{}", shown.out);
+    assert_contains(&shown.err, "`shadow_mode` means nothing in xds_defaults");
+    assert_contains(&shown.err, "enforce: 0%");
     let refused = run(
         folder.path(),
         &[
