@@ -6,7 +6,7 @@ mod health;
 mod json;
 mod json_body;
 mod limits;
-mod media_type;
+pub(crate) mod media_type;
 mod openapi;
 pub(crate) mod pages;
 mod root;

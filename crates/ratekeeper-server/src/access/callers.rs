@@ -32,6 +32,10 @@ impl Caller {
     pub(crate) fn has_token(&self, hash: &[u8; 32]) -> bool {
         matches!(&self.proof, Proof::TokenSha256(known) if is_equal(known, hash))
     }
+    const fn is_by_token(&self) -> bool {
+        matches!(self.proof, Proof::TokenSha256(_))
+    }
+
 
     /// Returns true if a name in the peer's certificate is the caller's.
     pub(crate) fn has_certificate(&self, peer: &Peer) -> bool {
@@ -127,10 +131,12 @@ pub(crate) struct Admitted<'a> {
 }
 
 impl Admitted<'_> {
-    /// Refuses a web page that is admitted only because its browser is on this host. No page has a reason to speak gRPC, so
-    /// that an origin among the `headers` of a call is enough.
+    /// Refuses a web page that is admitted only because its browser is on this host, or has a certificate. No page has a
+    /// reason to speak gRPC, so that an origin among the `headers` of a call is enough.
     pub(crate) fn unless_page(self, headers: &HeaderMap) -> Result<Self, Denied> {
-        match self.is_by_place && headers.contains_key(ORIGIN) {
+        match !self.by_token && headers.contains_key(ORIGIN) {
+    /// True if it has shown a token, which no browser sends for a page of its own accord.
+    by_token: bool,
             true => Err(Denied::Forbidden(
                 "web pages may not ask for this".to_owned(),
             )),
@@ -169,6 +175,7 @@ impl<'a> Identified<'a> {
 /// The callers of the settings.
 #[derive(Debug)]
 pub(crate) struct Callers(Vec<Caller>);
+            by_token: self.0.is_some_and(Caller::is_by_token),
 
 impl Callers {
     pub(crate) const fn new(callers: Vec<Caller>) -> Self {
@@ -389,3 +396,10 @@ mod tests {
         }
     }
 }
+            by_token: false,
+        // A browser sends certificates along by itself, and no tokens.
+        let named = peer("10.0.0.1:1", &["billing.example"]);
+        let admitted = callers.admit(Some(&named), None, Power::Hold);
+        let admitted = admitted.expect("it has the permission");
+        assert_eq!(admitted.unless_page(&HeaderMap::new()), Ok(admitted));
+        assert!(admitted.unless_page(&of_page).is_err());
