@@ -173,6 +173,34 @@ async fn what_makes_no_sense_is_refused_by_its_field() {
     running.stop().await;
 }
 
+/// A plan is the tenant's, not the caller's to choose.
+#[tokio::test]
+async fn the_limit_of_one_plan_is_not_named() {
+    let running = start(
+        "
+domain: d
+tenant: customer
+plans: [free, pro]
+descriptors:
+  - key: customer
+    rate_limit: { window: 300d, limit: 2 }
+    plans:
+      pro: { window: 300d, limit: 9 }
+",
+    )
+    .await;
+    let of_default = json!({"rule": "d.customer", "identifier": "ada"});
+    assert_eq!(limit(&running, of_default).await["remaining"], 1);
+    let of_pro = json!({"rule": "d.customer@pro", "identifier": "ada"});
+    let (status, refused) = running.post("/v1/limit", &of_pro).await;
+    assert_eq!(
+        (status, &refused["field"]),
+        (400, &json!("rule")),
+        "{refused}"
+    );
+    running.stop().await;
+}
+
 #[tokio::test]
 async fn web_pages_may_not_bring_limits_but_may_name_rules() {
     let running = start(RULES).await;

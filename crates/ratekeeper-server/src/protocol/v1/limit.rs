@@ -83,7 +83,8 @@ pub(crate) struct LimitsRequest<'a> {
 pub(crate) struct LimitAnswer {
     /// True if the request may pass.
     pub(crate) success: bool,
-    /// Hits of a window, or a larger burst; 0 where the rule is switched off.
+    /// Hits of a window, or a larger burst; 0, as all numbers, where no limit answered: the rule is switched off, in shadow or
+    /// unlimited, or the request could not be read. `success` counts.
     pub(crate) limit: u64,
     /// Hits left.
     pub(crate) remaining: u64,
@@ -263,8 +264,8 @@ impl LimitRequest<'_> {
         if let Some((field, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
             return Err(Refusal::invalid(field, "the rule has one; leave it out"));
         }
-        let identifier = self.identifier()?;
-        let (domain, path) = path_of(rules, &self.rule)
+        let (domain, path) = rules
+            .path_of(&self.rule)
             .ok_or_else(|| Refusal::invalid("rule", "no rule has this id"))?;
         let mut open = path.iter().filter(|node| !is_fixed(node));
         let (Some(named), None) = (open.next(), open.next()) else {
@@ -304,11 +305,19 @@ impl LimitRequest<'_> {
             _ => Ok(&self.identifier),
         }
     }
+        if path
+            .last()
+            .is_some_and(|node| !has_rule(rules, node, &self.rule))
+        {
+            let message = "this is a limit of one plan; name the rule of the default plan: the tenant's own plan decides";
+            return Err(Refusal::invalid("rule", message));
+        }
 
     fn hits(&self) -> Result<i64, Refusal> {
         let hits = i64::try_from(self.cost.unwrap_or(1)).unwrap_or(i64::MAX);
         match hits <= MAX_HITS {
             true => Ok(hits),
+        let identifier = self.identifier()?;
             false => Err(Refusal::invalid("cost", format!("at most {MAX_HITS}"))),
         }
     }
@@ -338,18 +347,10 @@ fn algorithms() -> String {
     format!("expected one of {}", names.join(", "))
 }
 
-/// The domain of the rule with that id, and the nodes on its path.
-fn path_of<'r>(rules: &'r RuleSet, id: &str) -> Option<(&'r Domain, Vec<&'r Node>)> {
-    let rule = rules.rules().iter().find(|rule| *rule.id == *id)?;
-    let domain = rules.domain(&rule.domain)?;
-    let mut nodes = domain.nodes();
-    let mut path = Vec::with_capacity(rule.path.len());
-    for composite in rule.path.iter() {
-        let node = nodes.iter().find(|node| *node.pattern() == **composite)?;
-        path.push(node);
-        nodes = node.nodes();
-    }
-    Some((domain, path))
+/// Returns true if the rule with this id, which is at `node`, is the default plan's, or that has none there.
+fn has_rule(rules: &RuleSet, node: &Node, id: &str) -> bool {
+    let mut own = node.rules().iter().map(|index| rules.rule(*index));
+    node.rules().is_empty() || own.any(|rule| *rule.id == *id)
 }
 
 /// Returns true if the node is for one value alone.
