@@ -199,7 +199,7 @@ pub(super) fn unread<R>(
 }
 
 /// Returns whether such a request may pass, and why it cannot be read.
-fn judge(app: &App, refusal: Refusal) -> Result<(bool, String), Refusal> {
+pub(super) fn judge(app: &App, refusal: Refusal) -> Result<(bool, String), Refusal> {
     if refusal.reason != Reason::OutOfBounds {
         return Err(refusal);
     }
