@@ -1,5 +1,7 @@
 //! Checks, one or many, peeks and explanations.
 
+use std::time::Instant;
+
 use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::{Explanation, Ruling, Waiting};
 use ratekeeper_store::Answer::Decided;
@@ -64,19 +66,21 @@ impl<C: Sender> Api<'_, C> {
     ) -> Result<R, C::Error> {
         let subject = Subject::from(request);
         let name = self.sender.permit(Power::Hold)?;
-        subject.refuse_overrides()?;
+        subject.refuse_overrides_beside_key()?;
         if request.standing {
             let message = "a check with an `idempotency_key` has none; leave it out";
             return Err(Refusal::invalid("standing", message).into());
         }
         let key = bounded(&request.idempotency_key)?;
-        let check = subject.check(1);
-        let now = self.app.limiter.clock().now();
+        let origin = self.sender.origin();
+        let mut check = subject.check(1);
+        check.observer = self.app.observer(TracedMethod::Check, origin);
+        let (now, start) = (self.app.limiter.clock().now(), Instant::now());
         let charged = self.app.limiter.caller(name).charge(&check, key).await;
+        self.app.durations.add(start.elapsed());
         let charged = charged.map_err(Refusal::of_hold("idempotency_key"))?;
         let decision = &charged.decision;
         if !charged.is_repeat {
-            let origin = self.sender.origin();
             (self.app).record(decision, check.descriptors(), origin, now);
         }
         Ok(read(&CheckAnswer::charged(decision)))

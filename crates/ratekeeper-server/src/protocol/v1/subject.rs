@@ -82,6 +82,13 @@ impl<'a> Subject<'a> {
         self.refuse_if("limit", message, |descriptor| descriptor.limit.is_some())
     }
 
+    /// Refuses them to a check that is carried out once.
+    pub(super) fn refuse_overrides_beside_key(&self) -> Result<(), Refusal> {
+        let message =
+            "a check with an `idempotency_key` cannot bring a limit along; leave one of them out";
+        self.refuse_if("limit", message, |descriptor| descriptor.limit.is_some())
+    }
+
     /// Refuses descriptors whose hits are 0.
     pub(super) fn refuse_zero_hits(&self) -> Result<(), Refusal> {
         let message = "expected what is to be given back, at least 1";
@@ -162,6 +169,11 @@ impl DescriptorRequest<'_> {
         if self.hits.is_some_and(|hits| hits > MAX_HITS.unsigned_abs()) {
             let message = "at most 9007199254740991 (2^53 - 1)";
             return Err(Refusal::out_of_bounds("hits", message));
+        }
+        let quota = self.limit.as_ref().map(|limit| limit.requests_per_unit);
+        if quota.is_some_and(|quota| quota > MAX_HITS.unsigned_abs()) {
+            let message = "at most 9007199254740991 (2^53 - 1)";
+            return Err(Refusal::invalid("limit.requests_per_unit", message));
         }
         if self
             .limit
