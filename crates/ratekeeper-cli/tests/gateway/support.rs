@@ -146,9 +146,9 @@ pub(crate) fn ran(args: &[&str]) -> Said {
 }
 
 /// Starts a service in a folder with rules.yaml, at that port for gRPC.
-pub(crate) fn serve(folder: &Path, port: u16, args: &[&str]) -> Process {
+pub(crate) fn serve(folder: &Path, port: u16, args: &[&str]) -> Ratekeeper {
     let setup = Setup::serve(PROGRAM)
         .in_folder(folder)
         .args("--rules rules.yaml");
-    setup.args(args).grpc_at(port).start().process
+    setup.args(args).grpc_at(port).start()
 }
