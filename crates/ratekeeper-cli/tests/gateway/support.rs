@@ -8,7 +8,7 @@ use std::process::Command;
 
 pub(crate) use ratekeeper_testkit::http1::{Answer, header, say};
 use ratekeeper_testkit::http1::{ask, connect};
-use ratekeeper_testkit::process::{self, Process};
+use ratekeeper_testkit::process;
 use ratekeeper_testkit::ratekeeper::{Ratekeeper, Said, Setup, command, run};
 pub(crate) use ratekeeper_testkit::recorder::{Act, Recorder as Upstream, ok};
 
