@@ -20,6 +20,9 @@ use totals::Totals;
 /// The most failed tests of a whole run that are run again alone. More are no accident of a busy machine.
 const UNSTEADY_MAX: usize = 6;
 
+/// The variable that makes tests fail a run that pass only alone.
+const STRICT: &str = "XTASK_STRICT";
+
 /// Installs the tools that the tests need and runs all tests side by side, or what `cargo test` runs with `args`.
 pub(crate) fn test(args: &[String]) -> Result<()> {
     let mut steps = Steps::new();
@@ -93,8 +96,8 @@ fn all(steps: &mut Steps, totals: &mut Totals) -> Result<()> {
         failed.iter().try_for_each(|it| run_alone(it))
     })?;
     let names = failed.iter().flat_map(|it| it.failures()).collect();
-    let is_ci = std::env::var_os("CI").is_some();
-    tell_unsteady(names, &unsteady_file(), is_ci)
+    let is_strict = std::env::var_os(STRICT).is_some();
+    tell_unsteady(names, &unsteady_file(), is_strict)
 }
 
 /// The file of names for [`tell_unsteady`], beside the outputs of all programs.
@@ -102,16 +105,16 @@ fn unsteady_file() -> PathBuf {
     target().join("tests").join("unsteady.txt")
 }
 
-/// Tells and keeps the names of tests that failed beside the others and passed alone. Each may be a race in the product, so
-/// where nobody looks at what is told, they fail the run.
-fn tell_unsteady(names: Vec<String>, file: &Path, is_ci: bool) -> Result<()> {
+/// Tells and keeps the names of tests that failed beside the others and passed alone. Each may be a race in the product: a
+/// strict run fails for them.
+fn tell_unsteady(names: Vec<String>, file: &Path, is_strict: bool) -> Result<()> {
     let names = names.join("\n  ");
     let told =
         format!("Defects: these tests failed beside the others and passed alone:\n  {names}");
     println!("\n{told}");
     std::fs::write(file, format!("{told}\n"))
         .with_context(|| format!("cannot write {}", file.display()))?;
-    if is_ci {
+    if is_strict {
         bail!("{told}");
     }
     Ok(())

@@ -2,17 +2,16 @@
 
 mod live;
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use parking_lot::Mutex;
 
 use crate::fault::{Fault, Scene};
 use crate::row::HEAD;
 use crate::scenes::{sentinels, shards, single, versions};
-use crate::windows::{self, STALLS, Stall, WindowPlan, WindowRun};
+use crate::windows::{self, STALLS, WindowPlan, WindowRun};
 
 /// The settings of a campaign.
 #[derive(Clone, Copy, Debug)]
@@ -31,9 +30,6 @@ pub struct Plan {
     windows: WindowPlan,
     /// The faults to go through.
     extent: Extent,
-    /// The rows that are lived through at the same time, each with servers and nodes of its own: nothing is held to a time
-    /// then.
-    at_once: usize,
 }
 
 /// The set of faults to go through.
@@ -59,7 +55,6 @@ impl Plan {
             disturbed: 1,
         },
         extent: Extent::All,
-        at_once: 1,
     };
 
     /// The short campaign: half the duration of each fault, and no long ones.
@@ -85,7 +80,6 @@ impl Plan {
             disturbed: 1,
         },
         extent: Extent::Tests,
-        at_once: 2,
     };
 }
 
@@ -111,17 +105,17 @@ pub fn run(program: &Path, plan: &Plan, names: &[String]) -> Result<usize> {
         plan,
         names,
         runtime: runtime.handle(),
+        is_headed: Cell::new(false),
     };
-    let mut lives = Vec::new();
-    for faults in single::FAULTS {
-        lives.extend(campaign.lives(faults));
-    }
-    lives.extend(campaign.lives(sentinels::FAULTS));
-    lives.extend(campaign.lives(shards::FAULTS));
-    let stalls = campaign.stalls();
-    let all = lives.len() + stalls.len();
-    anyhow::ensure!(all > 0, "no fault has one of the names {names:?}");
-    Ok(campaign.live(HEAD, lives)? + campaign.live(windows::HEAD, stalls)?)
+    let counts = [
+        campaign.groups(single::FAULTS)?,
+        campaign.rows(sentinels::FAULTS)?,
+        campaign.rows(shards::FAULTS)?,
+        campaign.stalls()?,
+    ];
+    let lived: usize = counts.iter().map(|(lived, _)| lived).sum();
+    anyhow::ensure!(lived > 0, "no fault has one of the names {names:?}");
+    Ok(counts.iter().map(|(_, failed)| failed).sum())
 }
 
 /// Replaces nodes of the binary `older` by nodes of `newer`, one by one and under load, and the other way. Prints a table, and
@@ -141,8 +135,10 @@ pub fn upgrade(older: &Path, newer: &Path, plan: &Plan) -> Result<usize> {
         },
         names: &[],
         runtime: runtime.handle(),
+        is_headed: Cell::new(false),
     };
-    campaign.live(HEAD, campaign.lives(versions::FAULTS))
+    let (_, failed) = campaign.rows(versions::FAULTS)?;
+    Ok(failed)
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {
@@ -162,66 +158,38 @@ struct Campaign<'a> {
     plan: &'a Plan,
     names: &'a [String],
     runtime: &'a tokio::runtime::Handle,
+    /// True once the head of the table of faults is printed.
+    is_headed: Cell<bool>,
 }
-
-/// The outcome of a row that was lived through.
-struct Told {
-    row: String,
-    is_met: bool,
-    /// The nodes' logs.
-    logs: Vec<String>,
-}
-
-/// A row to live through.
-type Life<'a> = Box<dyn FnOnce() -> Result<Told> + Send + 'a>;
 
 impl Campaign<'_> {
-    /// Lives through rows, as many of them at once as the plan has, prints a table, and returns the number of rows that
-    /// missed a goal.
-    fn live(&self, head: &str, lives: Vec<Life<'_>>) -> Result<usize> {
-        if lives.is_empty() {
-            return Ok(0);
+    fn groups<S: Scene>(&self, groups: &[&[Fault<S>]]) -> Result<(usize, usize)> {
+        let mut sums = (0, 0);
+        for faults in groups {
+            let (lived, failed) = self.rows(faults)?;
+            sums = (sums.0 + lived, sums.1 + failed);
         }
-        println!("\n{head}");
-        let lives = Mutex::new(lives.into_iter());
-        let live = || -> Result<usize> {
-            let mut failed = 0;
-            loop {
-                // Given back before the row is lived through.
-                let next = lives.lock().next();
-                let Some(life) = next else {
-                    return Ok(failed);
-                };
-                let told = life()?;
-                failed += usize::from(!told.is_met);
-                told.print();
-            }
-        };
-        thread::scope(|scope| {
-            let at_once = (0..self.plan.at_once).map(|_| scope.spawn(live));
-            let at_once: Vec<_> = at_once.collect();
-            let failed = at_once.into_iter().map(|it| match it.join() {
-                Ok(failed) => failed,
-                Err(panic) => std::panic::resume_unwind(panic),
-            });
-            failed.sum()
-        })
+        Ok(sums)
     }
 
-    /// The rows of `faults` that are in the plan.
-    fn lives<'a, S: Scene>(&'a self, faults: &'static [Fault<S>]) -> Vec<Life<'a>> {
-        let wanted = faults.iter().filter(|fault| self.wants(fault));
-        let life = |fault: &'static Fault<S>| -> Life<'a> {
-            Box::new(move || {
-                let (row, logs) = self.live_through(fault)?;
-                Ok(Told {
-                    row: row.to_string(),
-                    is_met: row.is_met(),
-                    logs,
-                })
-            })
-        };
-        wanted.map(life).collect()
+    /// Goes through `faults`, and returns the number of rows and the number of those that missed a goal.
+    fn rows<S: Scene>(&self, faults: &[Fault<S>]) -> Result<(usize, usize)> {
+        let (mut lived, mut failed) = (0, 0);
+        for fault in faults.iter().filter(|fault| self.wants(fault)) {
+            if !self.is_headed.replace(true) {
+                println!("{HEAD}");
+            }
+            let (row, logs) = self.live_through(fault)?;
+            println!("{row}");
+            if !row.is_met() {
+                for (node, log) in logs.iter().enumerate() {
+                    eprintln!("--- node {node} of `{}`\n{log}", fault.name);
+                }
+            }
+            lived += 1;
+            failed += usize::from(!row.is_met());
+        }
+        Ok((lived, failed))
     }
 
     fn wants<S>(&self, fault: &Fault<S>) -> bool {
@@ -238,8 +206,9 @@ impl Campaign<'_> {
         self.names.is_empty() || self.names.iter().any(is_in)
     }
 
-    /// The rows of windows that are in the plan.
-    fn stalls(&self) -> Vec<Life<'_>> {
+    /// Watches windows while something stands still, and returns the number of rows and the number of those that missed
+    /// a goal.
+    fn stalls(&self) -> Result<(usize, usize)> {
         let run = WindowRun {
             plan: self.plan.windows,
             program: self.program,
@@ -252,27 +221,16 @@ impl Campaign<'_> {
         let wanted = STALLS
             .iter()
             .filter(|stall| is_in_plan(stall.is_tested) && self.is_named(stall.name));
-        let life = |stall: &'static Stall| -> Life<'_> {
-            Box::new(move || {
-                let row = run.live_through(stall)?;
-                Ok(Told {
-                    row: row.to_string(),
-                    is_met: row.is_met(),
-                    logs: Vec::new(),
-                })
-            })
-        };
-        wanted.map(life).collect()
-    }
-}
-
-impl Told {
-    fn print(&self) {
-        println!("{}", self.row);
-        if !self.is_met {
-            for (node, log) in self.logs.iter().enumerate() {
-                eprintln!("--- node {node} of the row above\n{log}");
+        let (mut lived, mut failed) = (0, 0);
+        for stall in wanted {
+            if lived == 0 {
+                println!("\n{}", windows::HEAD);
             }
+            let row = run.live_through(stall)?;
+            println!("{row}");
+            lived += 1;
+            failed += usize::from(!row.is_met());
         }
+        Ok((lived, failed))
     }
 }

@@ -35,7 +35,7 @@ const KNOWN: [JobCost; 22] = [
         threads: Some(4),
         ..JobCost::listed("ratekeeper-cli/attack", 250, 40)
     },
-    JobCost::listed("ratekeeper-cli/chaos", 120, 60),
+    JobCost::listed("ratekeeper-cli/chaos", 180, 40),
     JobCost::listed("ratekeeper-cli/gateway", 180, 40),
     JobCost::listed("ratekeeper-store-redis/script", 150, 80),
     JobCost::listed("ratekeeper-server/server", 140, 100),
@@ -44,7 +44,7 @@ const KNOWN: [JobCost; 22] = [
     JobCost::listed("ratekeeper-quota/quota", 45, 60),
     JobCost {
         is_measuring: true,
-        ..JobCost::listed("ratekeeper-cli/clients_live", 40, 60)
+        ..JobCost::listed("ratekeeper-cli/clients_live", 40, 120)
     },
     JobCost::listed("ratekeeper-cli/clients", 40, 100),
     JobCost {

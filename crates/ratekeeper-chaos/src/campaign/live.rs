@@ -372,7 +372,7 @@ impl Campaign<'_> {
         }
         missed.extend(unspared(fault.spares, evidence, self.plan.is_timed));
         missed.extend(
-            unused(fault, evidence, row.permits_held)
+            unused(fault, evidence, row.permits_held, self.plan.is_timed)
                 .into_iter()
                 .map(str::to_owned),
         );
