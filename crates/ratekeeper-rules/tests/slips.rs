@@ -397,9 +397,11 @@ fn leases_that_a_limit_is_too_small_for_are_told() {
     assert_eq!(
         warnings(&[&leased(63)]),
         [
-            "0.yaml:5:17: `consistency: leased` changes nothing here: limits below 64 are counted exactly | write \
+            "0.yaml:5:17: `consistency: leased` changes nothing here: a limit this small is counted exactly | write \
              `consistency: exact`"
         ]
     );
     assert_eq!(warnings(&[&leased(64)]), [""; 0]);
+    let domain = "domain: d\nconsistency: leased\ndescriptors:\n- { key: a, rate_limit: { window: 1m, limit: 10 } }\n";
+    assert_eq!(warnings(&[domain]), [""; 0]);
 }

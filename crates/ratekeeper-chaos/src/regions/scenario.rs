@@ -239,7 +239,7 @@ mod tests {
 
     use super::*;
 
-    /// Where less is asked for than the limit, a build that admits everything exceeds nothing.
+    /// A build that admits everything exceeds nothing if less is asked for than the limit.
     #[test]
     fn each_event_happens_above_the_limit_too() {
         let mut kinds: Vec<(Event, bool)> = Vec::new();

@@ -6,11 +6,16 @@ use ratekeeper_rules::{CUSTOM, Rule, RuleIndex, RuleSet, SERVICE_LEVELS, Service
 
 use crate::switch::{RuleMode, Switches};
 
-/// The rules with those service levels enabled of which a rule takes part.
+/// The rules with those service levels enabled of which a rule takes part. One that its file has off stays off in shadow: its
+/// requests are held to the level below, which shadow is not to lift.
 pub(super) fn switched(rules: &Arc<RuleSet>, switches: &Switches) -> Arc<RuleSet> {
     let takes_part = |index: &RuleIndex| {
         let rule = rules.rule(*index);
-        RuleMode::of(rule, switches.get(&rule.id)) != RuleMode::Disabled
+        match RuleMode::of(rule, switches.get(&rule.id)) {
+            RuleMode::Enforced => true,
+            RuleMode::Shadow => rule.enabled,
+            RuleMode::Disabled => false,
+        }
     };
     rules.switching_levels(|level| of_level(level).any(takes_part))
 }

@@ -153,7 +153,10 @@ fn a_service_level_holds_while_one_of_its_rules_takes_part() {
     switch(&limiter, "product#1h", Some(RuleSwitch::Shadow));
     switch(&limiter, "product#1d", None);
     switch(&limiter, "product@custom", Some(RuleSwitch::Enabled));
-    let expected = told("product", [Shadow, Disabled, Enforced]);
+    // Shadow does not take the requests away from the level that is enforced.
+    assert_eq!(level(&limiter), told("all", [Shadow, Disabled, Disabled]));
+    switch(&limiter, "product#1h", Some(RuleSwitch::Enabled));
+    let expected = told("product", [Enforced, Disabled, Enforced]);
     assert_eq!(level(&limiter), expected);
     // A tenant's own limit of it is in force with it alone.
     switch(&limiter, "product#1h", None);

@@ -40,9 +40,13 @@ impl Pattern {
         }
     }
 
-    /// Orders patterns of as many entries: the more specific comes first.
+    /// Orders patterns of as many entries: the more specific comes first, and of those of one path the one that is written as
+    /// paths are folded.
     pub(crate) fn ranks(&self) -> Vec<u8> {
-        self.parts.iter().map(|part| part.written.rank()).collect()
+        let parts = self.parts.iter();
+        parts
+            .map(|part| part.written.rank() * 2 + u8::from(!part.folded.is_empty()))
+            .collect()
     }
 
     /// The entries that match, if there is only one list of them, as they are made from paths; none for the tenant as a whole.

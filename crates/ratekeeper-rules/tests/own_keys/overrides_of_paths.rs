@@ -52,6 +52,20 @@ fn spelled(overrides: &[(&str, u64)], is_stored: bool, options: &Options) -> Loa
     loaded
 }
 
+#[test]
+fn of_two_spellings_of_a_path_the_folded_one_holds() {
+    let overrides = [
+        ("endpoint:POST /Orders/", 100),
+        ("endpoint:POST /orders", 1000),
+    ];
+    for is_stored in [false, true] {
+        let loaded = spelled(&overrides, is_stored, &Options::default());
+        let entries = [("customer", "acme"), ("endpoint", "POST /orders")];
+        let id = "d.customer.endpoint_POST /Orders/@custom";
+        assert_eq!(in_force(&loaded, &entries, 0), one(id, 1000), "{is_stored}");
+    }
+}
+
 /// Values made from paths are folded before they are matched, and those that callers bring may not be.
 #[test]
 fn an_override_of_a_path_holds_however_it_is_written() {

@@ -341,8 +341,12 @@ impl Compiler<'_, '_, '_> {
         let lease = policy.lease_time.unwrap_or(LEASE);
         let message = match Terms::try_new(limit, lease) {
             // As it would be near its end.
+            // Who leases a whole domain need not know of each limit.
+            Err(Unleasable::TooSmall) if self.around.policy.consistency == policy.consistency => {
+                return;
+            }
             Err(Unleasable::TooSmall) => {
-                let message = "`consistency: leased` changes nothing here: limits below 64 are counted exactly";
+                let message = "`consistency: leased` changes nothing here: a limit this small is counted exactly";
                 let help = "write `consistency: exact`";
                 return self.report.warn(mark, message, help);
             }
