@@ -93,3 +93,45 @@ impl Copier {
         copied.pieces.extend(piece);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    /// A body of pieces of that length.
+    fn body(lengths: &[usize]) -> RequestBody {
+        let piece = |length: &usize| Frame::data(Bytes::from(vec![b'x'; *length]));
+        let frames = lengths.iter().map(piece).collect();
+        RequestBody::copied(frames, lengths.iter().sum(), Arc::default())
+    }
+
+    #[tokio::test]
+    async fn a_body_is_copied_if_it_is_short_and_all_of_it_was_read() {
+        const MAX: usize = COPY_BYTES_MAX;
+        for (lengths, read, copied) in [
+            (&[1, 2][..], 2, Some(3)),
+            (&[1, 2], 1, None),
+            (&[1, 2], 0, None),
+            (&[1, MAX - 1], 2, Some(MAX)),
+            (&[1, MAX], 2, None),
+            (&[MAX + 1, 1], 2, None),
+        ] {
+            let mut body = body(lengths);
+            let copy = body.copy().expect("there is a body");
+            for _ in 0..read {
+                assert!(body.frame().await.is_some_and(|frame| frame.is_ok()));
+            }
+            let again = copy.into_body();
+            let length = match again {
+                Some(again) => {
+                    let bytes = again.collect().await.expect("it is there").to_bytes();
+                    Some(bytes.len())
+                }
+                None => None,
+            };
+            assert_eq!(length, copied, "{read} of {lengths:?}");
+        }
+    }
+}
