@@ -50,6 +50,8 @@ fn both_ways_to_the_image_agree() {
         let same = format!(r#"["--config.exposedports", "{port}/tcp"]"#);
         assert!(xtask.contains(&same), "{same}");
     }
+    assert!(xtask.contains(r#""usr/share/doc/ratekeeper/LICENSE""#));
+    assert!(words("COPY ").contains(&"LICENSE /usr/share/doc/ratekeeper/".to_owned()));
 }
 
 /// A volume takes over the owner of the folder that it is mounted on: root's could not be written by the image's user.

@@ -1,4 +1,4 @@
-//! What the packages ask of the system that they are installed on.
+//! The needs of the packages on the system that they are installed on.
 
 mod repository;
 

@@ -739,6 +739,12 @@ class Middleware(unittest.TestCase):
         local = LocalLimits([LocalLimit("shop", ["tenant"], 0, 60.0)])
         self.assertEqual(self.answer(refused, fallback=local)[0], 429)
 
+    def test_the_application_s_own_headers_stay(self) -> None:
+        policy = {"name": "quick", "limit": 5, "window_us": 1_000_000}
+        told = ok(standing={"binding": {"policy": policy}, "policies": [policy]})
+        status, headers, _ = self.answer(told)
+        self.assertEqual((status, headers["ratelimit"], headers["ratelimit-policy"]), (200, "own", '"quick";q=5;w=1'))
+
     def test_what_no_limit_denies_is_answered_with_503(self) -> None:
         content = [{"code": "INVALID_ARGUMENT", "detail": "at most 32 entries"}, {"code": "TOO_LARGE"}]
         serves: list[Serve] = [lambda body=body: httpx.Response(400, json=body) for body in content]  # type: ignore[misc]

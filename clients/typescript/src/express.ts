@@ -32,7 +32,8 @@ const UNAVAILABLE: Problem = {
 };
 
 /**
- * Lets requests pass that the service allows, and answers others with 429. Both get rate limit headers.
+ * Lets requests pass that the service allows, and answers others with 429. Both get rate limit headers,
+ * but for those that the application sets itself.
  *
  * A request is answered with 503 if no limit denies it: the fallback does, or the service cannot decide because of what
  * is in it. The fallback decides too if the service refuses the application itself, such as its token.

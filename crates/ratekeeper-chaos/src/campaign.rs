@@ -164,7 +164,7 @@ struct Campaign<'a> {
     runtime: &'a tokio::runtime::Handle,
 }
 
-/// What is left of a row once it is lived through.
+/// The outcome of a row that was lived through.
 struct Told {
     row: String,
     is_met: bool,

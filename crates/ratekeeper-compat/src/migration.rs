@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use crate::answer::Reply;
 use crate::args::Args;
 use crate::request::{Call, Via};
-use crate::target::{Pair, Target};
+use crate::target::{Pair, Program, Target};
 
 const API: &str = "
 domain: api
@@ -63,7 +63,8 @@ pub(crate) async fn migration(args: &Args, redis: SocketAddr) -> Result<()> {
     let variables = variables(dir.path(), redis, ports);
     let mut command = std::process::Command::new(&args.envoyproxy_ratelimit);
     command.env_clear().envs(variables.clone());
-    let theirs = Target::of(Process::spawn("envoyproxy-ratelimit", command), ports).await?;
+    let theirs = Program::Spawned(Process::spawn("envoyproxy-ratelimit", command));
+    let theirs = Target::of(theirs, ports).await?;
 
     let lines = variables.map(|(name, value)| format!("{name}={value}\n"));
     std::fs::write(dir.path().join("theirs.env"), lines.concat())?;
@@ -132,7 +133,8 @@ async fn started(args: &Args, dir: &Path, settings: &str) -> Result<Target> {
         .settings(settings)
         .args("--config ratekeeper.yaml")
         .start();
-    Target::of(ours.process, [ours.grpc, ours.port, ours.admin]).await
+    let ports = [ours.grpc, ours.port, ours.admin];
+    Target::of(Program::Ours(Box::new(ours)), ports).await
 }
 
 /// Callers ask both services all the time; the comparison finds no difference, and takes nothing from them.

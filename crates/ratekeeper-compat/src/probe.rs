@@ -257,7 +257,7 @@ async fn the_process_ends(pair: Pair) -> Result<()> {
     );
     let mut theirs = pair.theirs;
     eventually("envoyproxy/ratelimit ends", || {
-        theirs.program.ended().is_some()
+        theirs.program.process().ended().is_some()
     });
     Ok(())
 }

@@ -15,6 +15,7 @@ use hyper_util::rt::TokioExecutor;
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
 use ratekeeper_testkit::http1::ask;
 use ratekeeper_testkit::process::{Process, free_port};
+use ratekeeper_testkit::ratekeeper::Ratekeeper;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::answer::{Answer, Reply};
@@ -91,10 +92,28 @@ fn ours(program: &Path) -> Command {
     command
 }
 
+/// The program of a service under test; killed when it is dropped.
+#[derive(Debug)]
+pub(crate) enum Program {
+    /// One that was started by a command.
+    Spawned(Process),
+    /// Ours, with what it was started with.
+    Ours(Box<Ratekeeper>),
+}
+
+impl Program {
+    pub(crate) fn process(&mut self) -> &mut Process {
+        match self {
+            Self::Spawned(process) => process,
+            Self::Ours(ours) => &mut ours.process,
+        }
+    }
+}
+
 /// A service under test.
 #[derive(Debug)]
 pub(crate) struct Target {
-    pub(crate) program: Process,
+    pub(crate) program: Program,
     pub(crate) grpc: SocketAddr,
     pub(crate) http: SocketAddr,
     admin: SocketAddr,
@@ -132,15 +151,16 @@ impl Target {
         let variables = [("GRPC_PORT", grpc), ("PORT", http), ("DEBUG_PORT", admin)];
         at.apply(&mut command);
         command.envs(variables.map(|(name, port)| (name, port.to_string())));
-        Self::of(Process::spawn(name, command), ports).await
+        Self::of(Program::Spawned(Process::spawn(name, command)), ports).await
     }
 
     /// A service that listens on these ports, or will, for gRPC, HTTP and operators.
-    pub(crate) async fn of(mut program: Process, [grpc, http, admin]: [u16; 3]) -> Result<Self> {
+    pub(crate) async fn of(mut program: Program, [grpc, http, admin]: [u16; 3]) -> Result<Self> {
+        let process = program.process();
         for port in [http, grpc, admin] {
-            program.wait_for_port(port);
+            process.wait_for_port(port);
         }
-        program.wait_until("it is healthy", || {
+        process.wait_until("it is healthy", || {
             let answer = ask(http, "GET", "/healthcheck", "", "");
             answer.is_some_and(|answer| answer.status == 200)
         });

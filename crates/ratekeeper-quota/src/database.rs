@@ -15,6 +15,7 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use crate::QuotaError;
+use crate::error::is_refusal;
 use crate::file::FileId;
 
 /// The longest time one operation may take.
@@ -203,11 +204,6 @@ impl std::fmt::Debug for DatabaseAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         std::fmt::Display::fmt(self, f)
     }
-}
-
-/// Returns true if nobody listens there.
-pub(crate) fn is_refusal(error: &sqlx::Error) -> bool {
-    matches!(error, sqlx::Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 /// The versions of the tables, in order. Those that were released never change.

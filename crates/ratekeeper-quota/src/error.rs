@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 
 use ratekeeper_rules::BadQuotas;
 
-use crate::database::is_refusal;
-
 /// An error of the quota store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -75,6 +73,11 @@ impl QuotaError {
     pub fn is_refusal(&self) -> bool {
         matches!(self, Self::Unavailable(error) if is_refusal(error))
     }
+}
+
+/// Returns true if nobody listens there.
+pub(crate) fn is_refusal(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 /// The words of [`QuotaError::FileGone`]. They reach callers, whom the folder does not concern.

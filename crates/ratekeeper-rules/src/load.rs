@@ -325,6 +325,10 @@ fn assemble(
         .zip(&domains)
         .map(|(index, domain)| (domain.name().into(), index))
         .collect();
+    let by_id = (0_u32..)
+        .zip(&rules)
+        .map(|(index, rule)| (Arc::clone(&rule.id), index))
+        .collect();
     RuleSet {
         domains,
         named_by_files,
@@ -337,5 +341,7 @@ fn assemble(
         shed: None,
         path_folding: options.path_folding,
         path_keys: options.path_keys.clone(),
+        refused: Arc::default(),
+        by_id: Arc::new(by_id),
     }
 }

@@ -194,6 +194,14 @@ impl Children {
         &self.nodes
     }
 
+    /// The node with exactly that pattern. One hash lookup at most.
+    pub(crate) fn named(&self, pattern: &str) -> Option<&Node> {
+        match self.nodes.len() <= SCAN_MAX {
+            true => self.nodes.iter().find(|node| node.pattern() == pattern),
+            false => self.look_up(pattern.as_bytes()),
+        }
+    }
+
     /// Lets folded values find the nodes here and below. The patterns as they are written go first.
     pub(crate) fn fold(&mut self, folding: PathFolding, keys: &PathKeys) {
         for (index, node) in (0_u32..).zip(&mut self.nodes) {

@@ -4,11 +4,13 @@ mod check_quotas;
 mod listed;
 mod with_tenants;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 use ratekeeper_core::Regions;
 
+use crate::matching::Children;
 use crate::slas::{LevelMatch, LevelStatus, SERVICE_LEVELS, ServiceLevel, ServiceLevels};
 use crate::{Domain, Node, PathFolding, PathKeys, PlanIndex, Rule, RuleIndex, ShedRules};
 pub use listed::ListedTenant;
@@ -33,9 +35,28 @@ pub struct RuleSet {
     pub(crate) shed: Option<Arc<ShedRules>>,
     pub(crate) path_folding: PathFolding,
     pub(crate) path_keys: PathKeys,
+    /// The domains that have no rules because theirs were refused.
+    pub(crate) refused: Arc<BTreeSet<Box<str>>>,
+    /// The rules of the files by their ids.
+    pub(crate) by_id: Arc<HashMap<Arc<str>, u32>>,
 }
 
 impl RuleSet {
+    /// These rules, and the note that those of `domains` were refused. A domain that has rules here is not noted.
+    #[must_use]
+    pub fn refusing(mut self, domains: impl IntoIterator<Item = Box<str>>) -> Self {
+        let domains = domains.into_iter();
+        let without = domains.filter(|name| self.domain(name).is_none());
+        self.refused = Arc::new(without.collect());
+        self
+    }
+
+    /// The domains that have no rules because theirs were refused, by name: nothing is known of their limits.
+    #[must_use]
+    pub fn refused_domains(&self) -> &BTreeSet<Box<str>> {
+        &self.refused
+    }
+
     /// The domain with exactly that name. One hash lookup at most, no allocation.
     #[must_use]
     pub fn domain(&self, name: &str) -> Option<&Domain> {
@@ -46,6 +67,21 @@ impl RuleSet {
         }
         let index = *self.by_name.get(name)?;
         self.domains.get(index as usize)
+    }
+
+    /// The domain of the files' rule with that id, and the nodes on the rule's path. A hash lookup for each of them.
+    #[must_use]
+    pub fn path_of(&self, id: &str) -> Option<(&Domain, Vec<&Node>)> {
+        let rule = self.rules.get(*self.by_id.get(id)? as usize)?;
+        let domain = self.domain(&rule.domain)?;
+        let mut children: &Children = &domain.root;
+        let mut path = Vec::with_capacity(rule.path.len());
+        for composite in rule.path.iter() {
+            let node = children.named(composite)?;
+            path.push(node);
+            children = &node.children;
+        }
+        Some((domain, path))
     }
 
     /// All domains that files name, in the order in which their first files were read.

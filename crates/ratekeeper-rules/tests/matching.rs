@@ -334,3 +334,33 @@ fn walks_deeper_than_their_inline_room_are_whole() {
         Some("k11")
     );
 }
+
+/// With few siblings they are compared, with many they are hashed.
+#[test]
+fn each_rule_is_found_by_its_id_with_its_path() {
+    let values: String = (0..100)
+        .map(|value| {
+            format!(
+                "  - key: tenant\n    value: t{value}\n    rate_limit: {{ unit: hour, requests_per_unit: 1 }}\n    descriptors:\n      \
+                 - key: user\n        rate_limit: {{ unit: hour, requests_per_unit: 1 }}\n"
+            )
+        })
+        .collect();
+    let text = format!("domain: d\ndescriptors:\n{values}");
+    let source = Source {
+        name: "d.yaml".to_owned(),
+        text,
+    };
+    let rules = load(&[source], &Options::default())
+        .expect("they are good")
+        .rules;
+    assert_eq!(rules.rules().len(), 200);
+    for rule in rules.rules() {
+        let (domain, path) = rules.path_of(&rule.id).expect("it is there");
+        assert_eq!(domain.name(), "d");
+        let patterns: Vec<_> = path.iter().map(|node| node.pattern()).collect();
+        let expected: Vec<_> = rule.path.iter().map(|part| &**part).collect();
+        assert_eq!(patterns, expected, "{}", rule.id);
+    }
+    assert!(rules.path_of("d.tenant").is_none());
+}

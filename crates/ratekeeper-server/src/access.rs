@@ -4,11 +4,13 @@
 //! While there are none, clients that only this host can be may do everything, and all others are refused.
 
 pub(crate) mod callers;
-mod guesses;
+pub(crate) mod guesses;
 mod known_tokens;
 mod refusal_log;
 mod tokens;
 
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -110,13 +112,21 @@ pub(crate) enum AccessRefused {
     },
 }
 
+/// The address that guesses of a peer count for; [`None`] for a Unix socket.
+fn address(peer: Option<&Peer>) -> Option<IpAddr> {
+    match peer?.address {
+        PeerAddress::Tcp(address) => Some(address.ip()),
+        PeerAddress::Unix => None,
+    }
+}
+
 /// The callers that the admin listener knows.
 #[derive(Debug)]
 pub(crate) struct Access {
     /// Those of the settings that have a role.
     callers: Vec<Caller>,
     tokens: KnownTokens,
-    guesses: Guesses,
+    guesses: Arc<Guesses>,
     /// True if clients without a trusted certificate do not get as far as a request.
     is_closed: bool,
     refused: [AtomicU64; 3],
@@ -130,7 +140,7 @@ impl Access {
         Self {
             callers: with_role.cloned().collect(),
             tokens,
-            guesses: Guesses::default(),
+            guesses: Arc::default(),
             is_closed,
             refused: Default::default(),
         }
@@ -140,6 +150,11 @@ impl Access {
     /// there was one.
     pub(crate) fn is_required(&self) -> bool {
         !self.callers.is_empty() || self.tokens.are_required()
+    }
+
+    /// The limit on wrong tokens, which is one for all listeners.
+    pub(crate) const fn guesses(&self) -> &Arc<Guesses> {
+        &self.guesses
     }
 
     /// The tokens that count on this node.
@@ -173,10 +188,7 @@ impl Access {
         peer: Option<&Peer>,
         authorization: &[u8],
     ) -> Result<Operator, AccessRefused> {
-        let from = peer.and_then(|peer| match peer.address {
-            PeerAddress::Tcp(address) => Some(address.ip()),
-            PeerAddress::Unix => None,
-        });
+        let from = address(peer);
         if !self.guesses.may_try(from) {
             return Err(self.refuse(AccessRefused::Guessing {
                 retry_after: guesses::REFILL,

@@ -84,6 +84,8 @@ pub(crate) struct App {
     /// True once rules are loaded: the last [`ReloadStatus`] in a form cheap enough to read on each
     /// check.
     is_loaded: AtomicBool,
+    /// True if the rules of some domains were refused, so that they have none.
+    refuses_some: AtomicBool,
     /// True from the start of the shutdown, which is before the drain.
     is_leaving: AtomicBool,
 }
@@ -101,7 +103,7 @@ impl App {
             limiter,
             rls_refusals: LogLimit::default(),
             unreadable: UnreadableRequests::new(config.on_unreadable),
-            callers: Callers::new(config.callers.clone()),
+            callers: Callers::new(config.callers.clone(), Arc::clone(access.guesses())),
             access,
             refusal_log: RefusalLog::default(),
             switches,
@@ -123,6 +125,7 @@ impl App {
             degraded: Degraded::default(),
             tls,
             is_loaded,
+            refuses_some: AtomicBool::new(false),
             is_leaving: AtomicBool::new(false),
             config,
         }
@@ -270,8 +273,23 @@ impl App {
         self.is_loaded.load(Ordering::Acquire)
     }
 
-    /// Rules are in force from now on.
-    pub(crate) fn set_loaded(&self) {
+    /// Returns true if there are rules to decide by in all `domains`, or nobody limits them.
+    #[inline]
+    pub(crate) fn decides<'d>(&self, domains: impl IntoIterator<Item = &'d str>) -> bool {
+        let refuses_some = || self.refuses_some.load(Ordering::Acquire);
+        self.is_loaded() && !(refuses_some() && self.refuses_any(domains))
+    }
+
+    #[cold]
+    fn refuses_any<'d>(&self, domains: impl IntoIterator<Item = &'d str>) -> bool {
+        let snapshot = self.limiter.snapshot();
+        let refused = snapshot.rules().refused_domains();
+        domains.into_iter().any(|domain| refused.contains(domain))
+    }
+
+    /// Rules are in force from now on; `refuses_some` if domains have none because theirs were refused.
+    pub(crate) fn set_loaded(&self, refuses_some: bool) {
+        self.refuses_some.store(refuses_some, Ordering::Release);
         self.is_loaded.store(true, Ordering::Release);
     }
 

@@ -7,14 +7,14 @@ mod unread;
 mod v1;
 
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, HeaderValue};
-use http::{Extensions, HeaderMap, Request, Response};
+use http::{Extensions, HeaderMap, Method, Request, Response, StatusCode};
 use ratekeeper_limiter::Check;
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_service_server::{
     RateLimitService, RateLimitServiceServer, SERVICE_NAME,
@@ -36,6 +36,7 @@ use tower::Service;
 
 use crate::app::App;
 use crate::config::constant::ConstantAnswer;
+use crate::http::media_type::is_grpc;
 use crate::listen::{Fault, Peer, PeerAddress};
 use crate::logs::denials::CheckOrigin;
 use crate::protocol::rls::{self, Refusal, RequiredPermissions};
@@ -277,6 +278,11 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Answering {
+        if request.method() == Method::POST && !is_grpc(request.headers()) {
+            let mut answer = Response::new(Body::empty());
+            *answer.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            return Answering::Other(Box::pin(ready(Ok(answer))));
+        }
         // The services that matter do not go through a router.
         let path = request.uri().path();
         let ByTonic { rls, own, others } = &self.0.by_tonic;

@@ -6,7 +6,7 @@ mod health;
 mod json;
 mod json_body;
 mod limits;
-mod media_type;
+pub(crate) mod media_type;
 mod openapi;
 pub(crate) mod pages;
 mod root;
@@ -22,7 +22,7 @@ use error::bound_reading;
 pub(crate) use error::{ApiError, method_not_allowed, not_found, refuse_large};
 pub(crate) use health::{faults, livez, readyz};
 pub(crate) use json_body::read_json;
-pub(crate) use openapi::{Errors, HttpApi};
+pub(crate) use openapi::{Errors, HttpApi, TokenScheme};
 pub(crate) use v1::{Received, explain};
 
 use crate::app::App;

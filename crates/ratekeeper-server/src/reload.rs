@@ -18,6 +18,7 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +35,7 @@ pub use watch::WatchConfig;
 
 use crate::admin_json::moments::unix_seconds;
 use crate::blocking::blocking;
+use feed::Compiled;
 pub(crate) use history::ReloadEntry;
 use history::{CHANGES_MAX, cut};
 use loader::Reading;
@@ -91,30 +93,41 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
     }
 
     async fn take_delivered(&mut self, sources: Vec<Source>) -> Result<(), DeliveryError> {
-        if self.loader.are_in_force(&sources) {
+        if self.loader.are_in_force(&sources, &BTreeSet::new()) {
             self.record_unchanged();
             return Ok(());
         }
         let refused = match self.loader.compile_delivered(sources).await {
             // The same as the last time, which was told then.
             None => self.status.borrow().error.clone(),
-            Some(Ok(compiled)) => {
-                let left_out = compiled.left_out;
-                if self.loader.are_in_force(&compiled.sources) {
-                    self.record_refused(left_out.clone().unwrap_or_default());
-                } else {
-                    self.put_in_force(compiled.loaded, left_out.clone()).await;
-                    let is_whole = left_out.is_none();
-                    self.loader.keep_delivered(compiled.sources, is_whole).await;
-                }
-                left_out
-            }
+            Some(Ok(compiled)) => self.take_compiled(compiled).await,
             Some(Err(mistakes)) => {
                 self.record_refused(Arc::clone(&mistakes));
                 Some(mistakes)
             }
         };
         refused.map_or(Ok(()), |why| Err(DeliveryError::Refused(why)))
+    }
+
+    /// Puts what was compiled of a delivery in force, and returns the mistakes of the rest.
+    async fn take_compiled(&mut self, compiled: Compiled) -> Option<Arc<str>> {
+        let without_rules = compiled.is_nothing() && !self.status.borrow().is_loaded();
+        let Compiled {
+            loaded,
+            sources,
+            left_out,
+        } = compiled;
+        let refused = loaded.rules.refused_domains().clone();
+        if without_rules || self.loader.are_in_force(&sources, &refused) {
+            self.record_refused(left_out.clone().unwrap_or_default());
+            return left_out;
+        }
+        self.put_in_force(loaded, left_out.clone()).await;
+        let is_whole = left_out.is_none();
+        self.loader
+            .keep_delivered(sources, &refused, is_whole)
+            .await;
+        left_out
     }
 
     /// Reads the files whenever they may have changed.
@@ -255,7 +268,12 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
 
     /// Tells of rules that were refused.
     fn record_refused(&self, error: Arc<str>) {
-        error!(%error, "new rules refused; the last good ones stay in use");
+        match self.status.borrow().is_loaded() {
+            true => error!(%error, "new rules refused; the last good ones stay in use"),
+            false => {
+                error!(%error, "new rules refused; there are none in use, and nothing is decided")
+            }
+        }
         let entry = ReloadEntry::refused(unix_seconds(), &error);
         self.status.send_modify(|status| {
             status.last_at = entry.at();

@@ -2,6 +2,8 @@
 //!
 //! The control plane sends all resources whenever one of them changes. Each response is answered once its rules are in
 //! force (ACK), or with what is wrong about them (NACK); the good resources of a response apply either way.
+//!
+//! go-control-plane answers a NACK with the same resources at once, so their next NACK waits.
 
 mod defaults;
 mod resource;
@@ -31,7 +33,7 @@ use crate::SourceStatus;
 use crate::backoff::Backoff;
 use crate::grpc_connection::{GrpcConnection, describe};
 pub use defaults::{XdsDefaults, XdsDefaultsError};
-use resource::Resources;
+use resource::{Resources, fingerprint};
 
 /// The type of the resources.
 const TYPE_URL: &str = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig";
@@ -42,6 +44,10 @@ const ERROR_BYTES_MAX: usize = 16 << 10;
 /// The time after which a stream without a response is told. A control plane may have nothing for a node, so the stream
 /// stays; but it says nothing either to a node that it does not know.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
+
+/// The longest pause before resources are refused once more that were refused before. Until then, a control plane that sends
+/// one response at a time keeps new rules to itself.
+const REPEAT_PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// The settings of a client.
 #[derive(Clone, Debug)]
@@ -91,6 +97,24 @@ pub struct XdsSource {
     delivered: Vec<Source>,
     /// The version that is in force.
     version: String,
+    /// The response that was refused last; [`None`] once another one is taken.
+    refused: Option<Refused>,
+}
+
+/// A response that was refused, some or all of it.
+#[derive(Debug)]
+struct Refused {
+    fingerprint: u64,
+    why: String,
+    /// The pauses before it is refused again.
+    pauses: Backoff,
+}
+
+/// The answer to a response.
+struct Answer {
+    request: DiscoveryRequest,
+    /// The time to wait before it is sent.
+    pause: Option<Duration>,
 }
 
 /// The reason why a stream ended.
@@ -117,6 +141,7 @@ impl XdsSource {
             status: SourceStatus::new(config.name(), "rules"),
             delivered: Vec::new(),
             version: String::new(),
+            refused: None,
             config,
         })
     }
@@ -159,15 +184,22 @@ impl XdsSource {
         let (mut responses, mut next) = self.telling_silence(first).await?;
         while let Some(response) = next.map_err(StreamError::Status)? {
             self.status.reached();
-            backoff.reset();
-            let Some(answer) = self.take(response, feed).await else {
+            let Some(Answer { request, pause }) = self.take(response, feed).await else {
                 return Ok(());
             };
-            requests
-                .send(answer)
-                .await
-                .map_err(|_| StreamError::Ended)?;
-            next = responses.message().await;
+            let mut early = None;
+            match pause {
+                None => backoff.reset(),
+                // What comes meanwhile is news.
+                Some(pause) => early = timeout(pause, responses.message()).await.ok(),
+            }
+            let early = early.transpose().map_err(StreamError::Status)?;
+            let sent = requests.send(request).await;
+            sent.map_err(|_| StreamError::Ended)?;
+            next = match early {
+                Some(early) => Ok(early),
+                None => responses.message().await,
+            };
         }
         Err(StreamError::Ended)
     }
@@ -198,46 +230,70 @@ impl XdsSource {
     }
 
     /// Delivers a response, and returns the answer to it; [`None`] once the server has ended.
-    async fn take(
-        &mut self,
-        response: DiscoveryResponse,
-        feed: &RulesFeed,
-    ) -> Option<DiscoveryRequest> {
+    async fn take(&mut self, response: DiscoveryResponse, feed: &RulesFeed) -> Option<Answer> {
         let DiscoveryResponse {
             version_info,
             resources,
             type_url,
             nonce,
         } = response;
-        let mut mistakes = Vec::new();
-        if type_url == TYPE_URL {
-            let read = Resources::read(resources, &self.config.defaults, &self.delivered);
-            mistakes = read.mistakes;
-            self.status.mistaken(&mistakes);
-            match feed.deliver(read.sources.clone()).await {
-                Ok(()) => {}
-                Err(DeliveryError::Ended) => return None,
-                Err(refused) => mistakes.push(refused.to_string()),
-            }
-            self.delivered = read.sources;
-        } else {
-            mistakes.push(format!(
+        let read = match type_url == TYPE_URL {
+            true => Ok(Resources::read(
+                resources,
+                &self.config.defaults,
+                &self.delivered,
+            )),
+            false => Err(format!(
                 "this is a response of the type {type_url}, which was not asked for"
-            ));
-            self.status.mistaken(&mistakes);
+            )),
+        };
+        let fingerprint = match &read {
+            Ok(read) => read.fingerprint,
+            Err(why) => fingerprint(why),
+        };
+        let mut pause = None;
+        let refused = self.refused.as_mut();
+        if let Some(before) = refused.filter(|before| before.fingerprint == fingerprint) {
+            pause = Some(before.pauses.next());
+        } else {
+            let why = match read {
+                Ok(read) => self.deliver(read, feed).await?,
+                Err(why) => {
+                    self.status.mistaken(std::slice::from_ref(&why));
+                    why
+                }
+            };
+            self.refused = (!why.is_empty()).then(|| Refused {
+                fingerprint,
+                why,
+                pauses: Backoff::up_to(REPEAT_PAUSE_MAX),
+            });
         }
-        self.status.delivered(!mistakes.is_empty());
-        let error_detail = (!mistakes.is_empty()).then(|| refusal(&mistakes.join("\n")));
-        if error_detail.is_none() {
+        self.status.delivered(self.refused.is_some());
+        if self.refused.is_none() {
             self.version = version_info;
         }
-        Some(DiscoveryRequest {
+        let request = DiscoveryRequest {
             version_info: self.version.clone(),
             type_url: TYPE_URL.to_owned(),
             response_nonce: nonce,
-            error_detail,
+            error_detail: (self.refused.as_ref()).map(|refused| refusal(&refused.why)),
             ..DiscoveryRequest::default()
-        })
+        };
+        Some(Answer { request, pause })
+    }
+
+    /// Delivers resources, and returns what is wrong about them, empty if nothing is; [`None`] once the server has ended.
+    async fn deliver(&mut self, read: Resources, feed: &RulesFeed) -> Option<String> {
+        let mut mistakes = read.mistakes;
+        self.status.mistaken(&mistakes);
+        match feed.deliver(read.sources.clone()).await {
+            Ok(()) => {}
+            Err(DeliveryError::Ended) => return None,
+            Err(refused) => mistakes.push(refused.to_string()),
+        }
+        self.delivered = read.sources;
+        Some(mistakes.join("\n"))
     }
 
     fn node(&self) -> Node {

@@ -51,7 +51,7 @@ impl BoardError {
     /// True if the server has answered, and the next answer is that to the next call.
     pub(crate) fn is_answer(&self) -> bool {
         match self {
-            Self::Refused(_, error) => error.code().is_some(),
+            Self::Refused(_, error) => error.clone().into_server_errors().is_some(),
             Self::Nowhere(_) | Self::Link(_) | Self::Closed(_) | Self::Timeout(..) => false,
         }
     }
@@ -59,9 +59,13 @@ impl BoardError {
     /// True if another connection may be answered at once. After a time-out it is not: what was sent may be done yet.
     pub(crate) fn is_of_the_connection(&self) -> bool {
         match self {
-            Self::Refused(_, error) => error
-                .code()
-                .is_none_or(|code| OF_THE_CONNECTION.contains(&code)),
+            Self::Refused(_, error) => {
+                let refusals = error.clone().into_server_errors();
+                refusals.is_none_or(|all| {
+                    let mut codes = all.iter().map(|(_, error)| error.code());
+                    codes.any(|code| OF_THE_CONNECTION.contains(&code))
+                })
+            }
             Self::Link(_) | Self::Closed(_) => true,
             Self::Nowhere(_) | Self::Timeout(..) => false,
         }

@@ -111,7 +111,7 @@ fn no_store_waits_for_another_one_to_be_closed() {
     let all = Arc::new(Barrier::new(3));
     let shared = || Backend::Shared(Arc::new(Joined(Near(memory()), Arc::clone(&all))));
     let named = ["eu", "us"].map(|name| (name.into(), shared()));
-    let stores = Stores::new(shared(), named.to_vec(), |_| {
+    let stores = Stores::new(shared(), named.into(), |_| {
         unreachable!("nothing is awaited")
     });
     let mut closed = pin!(stores.close());

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
@@ -56,6 +57,8 @@ pub struct ClientReport {
     pub stale: u64,
     /// Answers to responses that others followed at once.
     pub overtaken: u64,
+    /// Answers to responses that were the last ones of their version.
+    pub answers: u64,
 }
 
 struct Shared {
@@ -63,6 +66,8 @@ struct Shared {
     heard: Mutex<ClientReport>,
     /// Ends all streams each time it changes.
     cuts: watch::Sender<u64>,
+    /// Streams that begin from now on get every answer but an ACK answered.
+    insists: AtomicBool,
 }
 
 /// A running control plane; it ends with the test.
@@ -94,6 +99,7 @@ impl ControlPlane {
             sent: watch::Sender::new(Sent::default()),
             heard: Mutex::default(),
             cuts: watch::Sender::new(0),
+            insists: AtomicBool::new(false),
         });
         let listener = std::net::TcpListener::bind(("127.0.0.1", port)).expect("the port is free");
         listener.set_nonblocking(true).expect("a socket can be");
@@ -216,6 +222,12 @@ impl ControlPlane {
         version
     }
 
+    /// Answers each request that does not name the version sent last at once, as the snapshot cache of go-control-plane
+    /// does, a refusal too; and sends the resources in another order each time. Holds for streams that begin afterwards.
+    pub fn insist(&self) {
+        self.shared.insists.store(true, Ordering::Relaxed);
+    }
+
     /// Ends all streams.
     pub fn cut(&self) {
         self.shared.cuts.send_modify(|cuts| *cuts += 1);
@@ -271,6 +283,7 @@ impl Shared {
             }
         }
         heard.answered = version;
+        heard.answers += 1;
     }
 }
 
@@ -359,6 +372,10 @@ async fn converse(
         heard.streams += 1;
         heard.node = first.node.map(|node| node.id).unwrap_or_default();
     }
+    if shared.insists.load(Ordering::Relaxed) {
+        insist(&shared, first.version_info, requests, responses).await;
+        return;
+    }
     let mut version = 0;
     loop {
         let found = tokio::select! {
@@ -398,5 +415,49 @@ async fn converse(
                 _ = cuts.changed() => return,
             }
         }
+    }
+}
+
+/// The rest of a stream of a client that says it has `has`: a response whenever that is not the version sent last.
+async fn insist(
+    shared: &Shared,
+    mut has: String,
+    mut requests: Streaming<DiscoveryRequest>,
+    responses: mpsc::Sender<Result<DiscoveryResponse, Status>>,
+) {
+    let (mut sent, mut cuts) = (shared.sent.subscribe(), shared.cuts.subscribe());
+    cuts.mark_unchanged();
+    for number in 0_usize.. {
+        let is_news = |sent: &Sent| sent.version > 0 && sent.version.to_string() != has;
+        let mut now = tokio::select! {
+            found = sent.wait_for(is_news) => match found {
+                Ok(sent) => sent.clone(),
+                Err(_) => return,
+            },
+            _ = cuts.changed() => return,
+            _ = responses.closed() => return,
+        };
+        let count = now.resources.len();
+        now.resources
+            .rotate_left(number.checked_rem(count).unwrap_or(0));
+        let nonce = number.to_string();
+        let response = DiscoveryResponse {
+            version_info: now.version.to_string(),
+            resources: now.resources,
+            type_url: now.type_url,
+            nonce: nonce.clone(),
+        };
+        if responses.send(Ok(response)).await.is_err() {
+            return;
+        }
+        let answer = tokio::select! {
+            answer = requests.next() => answer,
+            _ = cuts.changed() => return,
+        };
+        let Some(Ok(answer)) = answer else {
+            return;
+        };
+        shared.record(&answer, now.version, &nonce, true);
+        has = answer.version_info;
     }
 }

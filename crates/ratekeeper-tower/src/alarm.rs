@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::OnceLock;
 use std::task::{Context, Poll, Waker, ready};
@@ -125,7 +126,7 @@ impl TimerThread {
         };
         static STARTED: OnceLock<bool> = OnceLock::new();
         let start = || {
-            let builder = Builder::new().name("ratekeeper-timer".to_owned());
+            let builder = Builder::new().name("ratekeeper-exact".to_owned());
             builder.spawn(|| INSTANCE.run()).is_ok()
         };
         STARTED.get_or_init(start).then_some(&INSTANCE)
@@ -154,7 +155,9 @@ impl TimerThread {
             let (at, _) = *first.key();
             if at <= HostInstant::now() {
                 let waker = first.remove();
-                MutexGuard::unlocked(&mut due, || waker.wake());
+                // It is others' code, whose panic is to stop no other timer of the process.
+                let wake = || catch_unwind(AssertUnwindSafe(|| waker.wake()));
+                let _ = MutexGuard::unlocked(&mut due, wake);
             } else {
                 self.sooner.wait_until(&mut due, at);
             }

@@ -1,6 +1,7 @@
 //! One thread that wakes everybody who waits for a time, in any async runtime or none.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::task::Waker;
 use std::thread;
@@ -51,9 +52,12 @@ fn run() {
         let now = boot_time().get();
         let due = alarms.get_or_insert_default().take_due(now);
         if !due.is_empty() {
-            // Wakers are others' code, which may come back here.
+            // Wakers are others' code, which may come back here, or panic. The others are called all the same: nobody else
+            // would, in the whole process.
             parking_lot::MutexGuard::unlocked(&mut alarms, || {
-                due.into_iter().for_each(Waker::wake);
+                for waker in due {
+                    let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+                }
             });
             continue;
         }

@@ -2,10 +2,13 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use ratekeeper::{Checked, Limit, ManualClock, RateLimiter, RateLimiterBuilder, WaitError};
+use ratekeeper_testkit::process::eventually;
 
 type Turn<'l> = Pin<Box<dyn Future<Output = Result<Checked, WaitError>> + Send + 'l>>;
 
@@ -156,6 +159,41 @@ async fn the_clock_of_the_system_wakes_in_any_runtime() {
         "{:?}",
         start.elapsed()
     );
+}
+
+/// A waker that notes that it was called, and may fail.
+#[derive(Default)]
+struct Called {
+    is_called: AtomicBool,
+    panics: bool,
+}
+
+impl Wake for Called {
+    fn wake(self: Arc<Self>) {
+        self.is_called.store(true, Ordering::Release);
+        assert!(!self.panics, "wakers are others' code");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_keeps_no_other_from_being_called() {
+    let limit = Limit::new(1, Duration::from_millis(20));
+    let limiter = RateLimiter::keyed(limit).expect("a valid limit");
+    for panics in [true, false] {
+        limiter.check("a");
+        let called = Arc::new(Called {
+            panics,
+            ..Called::default()
+        });
+        let waker = Waker::from(Arc::clone(&called));
+        let mut turn: Turn<'_> = Box::pin(limiter.until_allowed("a"));
+        let polled = turn.as_mut().poll(&mut Context::from_waker(&waker));
+        // On a slow machine its turn has come by now, and there is nobody to wake.
+        if polled.is_pending() {
+            let is_called = || called.is_called.load(Ordering::Acquire);
+            eventually("its turn comes", is_called);
+        }
+    }
 }
 
 #[tokio::test]

@@ -27,7 +27,8 @@ _UNAVAILABLE = {
 
 
 class RateLimitMiddleware:
-    """Lets requests pass that the service allows, and answers others with 429. Both get rate limit headers.
+    """Lets requests pass that the service allows, and answers others with 429. Both get rate limit headers,
+    but for those that the application sets itself. WebSockets pass.
 
     A request is answered with 503 if no limit denies it: the fallback does, or the service cannot decide because of what
     is in it. The fallback decides too if the service refuses the application itself, such as its token."""
@@ -53,7 +54,9 @@ class RateLimitMiddleware:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message.get("headers", ()), *headers]}
+                own = list(message.get("headers", ()))
+                names = {name.lower() for name, _ in own}
+                message = {**message, "headers": [*own, *(header for header in headers if header[0] not in names)]}
             await send(message)
 
         await self._app(scope, receive, send_with_headers)

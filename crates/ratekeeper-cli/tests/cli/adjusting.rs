@@ -9,7 +9,10 @@ use tempfile::{TempDir, tempdir};
 
 const KEY: &str = "000102030405060708090a0b0c0d0e0f";
 
-fn rules(mode: &str) -> String {
+/// Limits over less than a day are looked at six times as often as longer ones.
+const BRIEF: &str = "12h";
+
+fn rules(mode: &str, window: &str) -> String {
     format!(
         "domain: d
 tenant: customer
@@ -17,14 +20,14 @@ plans: [free, pro]
 adjust: {{ plans: [pro], mode: {mode}, raise_at: 80%, step: 50%, steps: 1, lower_after: 24h }}
 descriptors:
 - key: customer
-  rate_limit: {{ window: 24h, limit: 5, algorithm: fixed_window }}
-  plans: {{ pro: {{ window: 24h, limit: 10, algorithm: fixed_window }} }}
+  rate_limit: {{ window: {window}, limit: 5, algorithm: fixed_window }}
+  plans: {{ pro: {{ window: {window}, limit: 10, algorithm: fixed_window }} }}
 "
     )
 }
 
-fn node(folder: &Path, name: &str, mode: &str, database: &str) -> Ratekeeper {
-    let setup = serve(&folder.join(name)).rules(&rules(mode));
+fn node(folder: &Path, name: &str, rules: &str, database: &str) -> Ratekeeper {
+    let setup = serve(&folder.join(name)).rules(rules);
     let setup = setup.args(&format!("--data-dir data --quotas {database}"));
     setup.variable("RATEKEEPER_TENANT_KEY", KEY).start()
 }
@@ -35,11 +38,11 @@ struct Fleet {
 }
 
 impl Fleet {
-    fn start(mode: &str, names: &[&str], database: &str) -> Self {
+    fn start(rules: &str, names: &[&str], database: &str) -> Self {
         let folder = tempdir().expect("a folder can be made");
         let nodes = names
             .iter()
-            .map(|name| node(folder.path(), name, mode, database));
+            .map(|name| node(folder.path(), name, rules, database));
         let nodes = nodes.collect();
         Self { folder, nodes }
     }
@@ -116,21 +119,21 @@ fn a_step_is_taken_once(fleet: &Fleet) {
 fn sqlite_limits_follow_usage() {
     let folder = tempdir().expect("a folder can be made");
     let database = format!("sqlite://{}", folder.path().join("quotas.db").display());
-    a_step_is_taken_once(&Fleet::start("on", &["a"], &database));
+    a_step_is_taken_once(&Fleet::start(&rules("on", "24h"), &["a"], &database));
 }
 
 #[test]
 fn postgres_limits_follow_usage_on_all_nodes() {
     let server = Server::start();
     let database = server.create("quotas");
-    a_step_is_taken_once(&Fleet::start("on", &["a", "b"], &database));
+    a_step_is_taken_once(&Fleet::start(&rules("on", BRIEF), &["a", "b"], &database));
 }
 
 #[test]
 fn a_policy_in_shadow_tells_and_changes_nothing() {
     let server = Server::start();
     let database = server.create("quotas");
-    let fleet = Fleet::start("shadow", &["a", "b"], &database);
+    let fleet = Fleet::start(&rules("shadow", BRIEF), &["a", "b"], &database);
     fleet.tell(&["quota", "set", "acme", "--plan", "pro"]);
     eventually("the plan is in force", || limit(&fleet.nodes[0]) == 10);
     for _ in 0..9 {

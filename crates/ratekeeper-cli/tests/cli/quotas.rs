@@ -9,7 +9,7 @@ use ratekeeper_rules::{
 };
 use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::postgres::Server;
-use ratekeeper_testkit::process::eventually;
+use ratekeeper_testkit::process::{eventually, free_port};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tempfile::tempdir;
@@ -169,6 +169,19 @@ fn a_change_is_in_force_on_three_nodes_and_outlives_the_database() {
     administrator.put("acme", &with_orders(700));
     eventually("it is back", || limit(&again, &ORDERS) == 700);
     again.wait_for_log("the quota database answers again");
+}
+
+/// A stranger is on the default plan, or without limits, for as long as nobody knows better.
+#[test]
+fn a_node_that_knows_no_quotas_does_as_it_is_told() {
+    let url = format!("postgres://nobody@127.0.0.1:{}/quotas", free_port());
+    let folder = tempdir().expect("a folder can be made");
+    for (mode, passed) in [("default", 10), ("allow", 15)] {
+        let more = ["--quotas", &url, "--on-quota-failure", mode];
+        let node = node(folder.path(), mode, &more);
+        let passes = |_: &u32| node.check(&ACME)["decision"] == "allow";
+        assert_eq!((0..15).filter(passes).count(), passed, "{mode}");
+    }
 }
 
 #[test]

@@ -2,9 +2,12 @@
 
 use crate::support::{Ratekeeper, run, serve};
 use ratekeeper_testkit::assert_contains;
+use ratekeeper_testkit::http1::ask;
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::{Client, Server};
+use serde_json::{Value, json};
 use std::path::Path;
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tempfile::tempdir;
 
@@ -36,6 +39,24 @@ fn allows(node: &Ratekeeper, key: &str, value: &str) -> bool {
     node.check(&[(key, value)])["decision"] == "allow"
 }
 
+/// Asks for each tenant a few times, in one request, and returns the number of checks, all of which pass.
+fn all_tenants(node: &Ratekeeper) -> u32 {
+    const TIMES: usize = 4;
+    let check = |number: usize| {
+        let entry = json!({ "key": "tenant", "value": (number % TENANTS).to_string() });
+        json!({ "domain": "d", "descriptors": [{ "entries": [entry] }] })
+    };
+    let checks: Vec<Value> = (0..TIMES * TENANTS).map(check).collect();
+    let body = json!({ "checks": checks }).to_string();
+    let kind = "Content-Type: application/json\r\n";
+    let answer = ask(node.port, "POST", "/v1/checks", kind, &body).expect("it answers");
+    let answer: Value = serde_json::from_str(&answer.body).expect("it is JSON");
+    let results = answer["results"].as_array().expect("there are results");
+    assert_eq!(results.len(), checks.len());
+    assert!(results.iter().all(|it| it["decision"] == "allow"));
+    u32::try_from(results.len()).expect("they are a hundred")
+}
+
 fn increments(client: &mut Client) -> f64 {
     let calls = u32::try_from(client.calls("incrby")).expect("they are some thousands");
     f64::from(calls)
@@ -48,31 +69,30 @@ fn the_number_of_increments_does_not_depend_on_the_traffic() {
     let folder = tempdir().expect("a folder can be made");
     let nodes = nodes(folder.path(), &server);
     let mut client = server.client();
+    // With pauses in which nodes have time for what is due.
     let flood = |span: Duration| {
         let begun = Instant::now();
         let mut asked = 0_u32;
         while begun.elapsed() < span {
-            for tenant in 0..TENANTS {
-                for node in &nodes {
-                    assert!(allows(node, "tenant", &tenant.to_string()));
-                    asked += 1;
-                }
+            sleep(Duration::from_millis(20));
+            for node in &nodes {
+                asked += all_tenants(node);
             }
         }
         asked
     };
     flood(Duration::from_secs(2));
     let (before, begun) = (increments(&mut client), Instant::now());
-    let asked = flood(Duration::from_secs(12));
+    let asked = flood(Duration::from_secs(5));
     let (calls, seconds) = (
         increments(&mut client) - before,
         begun.elapsed().as_secs_f64(),
     );
     println!("{calls} increments in {seconds:.2} s, of {asked} requests");
-    // A node has between so many whole intervals in that time and one more.
-    let (least, most) = (75.0 * seconds.floor(), 75.0 * seconds.ceil());
+    // A node has so many whole intervals in that time, or one more; one may be late on a busy machine.
+    let (least, most) = (75.0 * (seconds.floor() - 1.0), 75.0 * seconds.ceil());
     assert!(
-        calls >= least * 0.98 && calls <= most * 1.02,
+        calls >= least && calls <= most * 1.02,
         "{calls} in {seconds} s"
     );
     assert!(

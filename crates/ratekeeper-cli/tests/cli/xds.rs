@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use ratekeeper_proto::ratelimit::config::ratelimit::v3::{RateLimitConfig, RateLimitUnit};
 use ratekeeper_testkit::assert_contains;
@@ -136,6 +137,87 @@ fn rules_come_change_and_go_and_a_bad_one_harms_no_other() {
     assert_eq!((ready(&service).0, limit(&service)), (200, None));
     assert_eq!(ready(&service).1["faults"], Value::Array(Vec::new()));
     assert!(service.stop().success());
+}
+
+/// As Envoy Gateway does: it answers a refusal with the same resources at once, in another order.
+#[test]
+fn a_control_plane_that_insists_is_answered_more_and_more_slowly() {
+    let folder = tempdir().expect("a folder");
+    let plane = ControlPlane::start(0, None);
+    plane.insist();
+    let service = start(folder.path(), &plane, &[]);
+    let begun = Instant::now();
+    let version = plane.send(&[hourly("d", 3), bad("f"), hourly("e", 1)]);
+    eventually("it is refused three times", || plane.heard().answers >= 3);
+    assert!(begun.elapsed() > Duration::from_millis(700), "two pauses");
+    let refusal = plane.answer(version).expect("it is refused");
+    assert!(refusal.starts_with("f: descriptors[0]"), "{refusal}");
+    assert_eq!(limit(&service), Some(3), "the good ones apply");
+    let log = service.log();
+    let times = |words: &str| log.matches(words).count();
+    assert_eq!(
+        (times("new rules in use"), times("new rules refused")),
+        (1, 1),
+        "{log}"
+    );
+
+    assert_eq!(plane.answer(plane.send(&[hourly("d", 4)])), None);
+    assert_eq!(limit(&service), Some(4));
+    // The pause is over with what it was for.
+    let answers = plane.heard().answers;
+    let version = plane.send(&[bad("f"), hourly("d", 5)]);
+    eventually("it is told", || plane.heard().answers > answers);
+    assert!(plane.answer(version).is_some());
+    assert_eq!(limit(&service), Some(5));
+}
+
+/// A domain whose rules were refused is not one that nobody limits.
+#[test]
+fn a_domain_without_good_rules_is_not_decided() {
+    let folder = tempdir().expect("a folder");
+    let plane = ControlPlane::start(0, None);
+    let service = start(folder.path(), &plane, &[]);
+    let ask = |path: &str, domain: &str| {
+        let entry = serde_json::json!({ "key": "key", "value": "a" });
+        let check =
+            serde_json::json!({ "domain": domain, "descriptors": [{ "entries": [entry] }] });
+        http(service.port, "POST", path, &check.to_string())
+    };
+    assert!(plane.answer(plane.send(&[bad("d")])).is_some());
+    let (status, told) = ready(&service);
+    assert_eq!((status, told["state"].as_str()), (503, Some("no rules")));
+    assert_eq!(http(service.port, "GET", "/healthcheck", "").0, 500);
+    assert_ne!(ask("/json", "d").0, 200);
+
+    // It is ready for the others.
+    assert!(
+        plane
+            .answer(plane.send(&[bad("d"), hourly("e", 1)]))
+            .is_some()
+    );
+    let (status, told) = ready(&service);
+    assert_eq!(status, 200, "{told}");
+    assert_contains(
+        &told["faults"].to_string(),
+        "no rules for d: theirs were refused, and there are none before them",
+    );
+    assert_eq!([ask("/json", "e").0, ask("/json", "e").0], [200, 429]);
+    assert_eq!(ask("/json", "of-nobody").0, 200);
+    for path in ["/json", "/v1/check", "/v1/acquire"] {
+        let (status, told) = ask(path, "d");
+        assert!(status >= 400 && status != 429, "{path}: {status} {told}");
+    }
+    let batch = r#"{"checks": [{"domain": "d", "entries": {"key": "a"}}]}"#;
+    assert_eq!(http(service.port, "POST", "/v1/checks", batch).0, 503);
+
+    // Rules that were good once stay, and are decided by.
+    assert_eq!(plane.answer(plane.send(&[hourly("d", 2)])), None);
+    assert_eq!(ready(&service).1["faults"], Value::Array(Vec::new()));
+    assert!(plane.answer(plane.send(&[bad("d")])).is_some());
+    assert_eq!(limit(&service), Some(2));
+    // As are they for one that is gone.
+    assert_eq!(plane.answer(plane.send(&[])), None);
+    assert_eq!(ask("/json", "d").0, 200);
 }
 
 /// The responses of Envoy Gateway 1.9.1 to `cargo xtask compat envoy-gateway --record FILE`: the policy of
@@ -442,11 +524,11 @@ fn a_set_may_be_large_but_not_too_large_and_names_are_there_once() {
     let refusal = plane.answer(plane.send(&[hourly("d", 5), hourly("d", 6)]));
     assert_eq!(
         refusal.as_deref(),
-        Some("d: two resources have this name: the first one counts")
+        Some("d: two resources have this name: the one whose rules sort first counts")
     );
     is_told(
         &service,
-        "d: two resources have this name: the first one counts",
+        "d: two resources have this name: the one whose rules sort first counts",
     );
     assert_eq!(limit(&service), Some(5));
     assert_eq!(service.metric("ratelimit_rules_source_refused_total "), 2);
@@ -542,6 +624,21 @@ fn defaults_say_what_resources_cannot() {
         "{}",
         refused.err
     );
+    // Who wants to look on first is not to be enforced without a word.
+    let shown = run(
+        folder.path(),
+        &[
+            "config",
+            "show",
+            "--rules",
+            "xds://127.0.0.1:1",
+            "--xds-defaults",
+            "{shadow_mode: true}",
+        ],
+    );
+    assert_eq!(shown.code, Some(1), "{}", shown.out);
+    assert_contains(&shown.err, "`shadow_mode` means nothing in xds_defaults");
+    assert_contains(&shown.err, "enforce: 0%");
     let refused = run(
         folder.path(),
         &[

@@ -3,7 +3,8 @@
 use std::sync::{Mutex, mpsc};
 
 use ratekeeper_testkit::assert_contains;
-use ratekeeper_testkit::process::{Process, eventually, free_port};
+use ratekeeper_testkit::process::{eventually, free_port};
+use ratekeeper_testkit::ratekeeper::Ratekeeper;
 use ratekeeper_testkit::ratekeeper::{command, run};
 use tempfile::TempDir;
 
@@ -29,11 +30,11 @@ impl Service {
         Service { folder, port }
     }
 
-    fn start(&self) -> Process {
+    fn start(&self) -> Ratekeeper {
         self.start_with(&[])
     }
 
-    pub(crate) fn start_with(&self, args: &[&str]) -> Process {
+    pub(crate) fn start_with(&self, args: &[&str]) -> Ratekeeper {
         serve(self.folder.path(), self.port, args)
     }
 
@@ -102,7 +103,7 @@ fn without_its_service_a_gateway_does_what_it_was_told_to() {
         let fallbacks = format!("ratelimit_gateway_service_fallbacks_total{{mode=\"{mode}\"}} ");
         assert_eq!(gateway.metric(&fallbacks), 0, "{mode}");
 
-        running.kill();
+        running.process.kill();
         assert_eq!(statuses(&gateway, "few", 5), without, "{mode}: away");
         assert_eq!(gateway.metric(&fallbacks), 5, "{mode}");
         let degraded = r#"ratelimit_gateway_held_total{what="degraded"} "#;

@@ -8,7 +8,7 @@ use std::process::Command;
 
 pub(crate) use ratekeeper_testkit::http1::{Answer, header, say};
 use ratekeeper_testkit::http1::{ask, connect};
-use ratekeeper_testkit::process::{self, Process};
+use ratekeeper_testkit::process;
 use ratekeeper_testkit::ratekeeper::{Ratekeeper, Said, Setup, command, run};
 pub(crate) use ratekeeper_testkit::recorder::{Act, Recorder as Upstream, ok};
 
@@ -146,9 +146,9 @@ pub(crate) fn ran(args: &[&str]) -> Said {
 }
 
 /// Starts a service in a folder with rules.yaml, at that port for gRPC.
-pub(crate) fn serve(folder: &Path, port: u16, args: &[&str]) -> Process {
+pub(crate) fn serve(folder: &Path, port: u16, args: &[&str]) -> Ratekeeper {
     let setup = Setup::serve(PROGRAM)
         .in_folder(folder)
         .args("--rules rules.yaml");
-    setup.args(args).grpc_at(port).start().process
+    setup.args(args).grpc_at(port).start()
 }

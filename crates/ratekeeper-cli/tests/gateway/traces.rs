@@ -150,7 +150,7 @@ fn a_service_that_decides_continues_the_trace() {
         // A request that is not recorded is not recorded by the service either.
         assert_eq!(gateway.get("/", &["x-api-key: few"]).status, 200);
         assert!(gateway.process.terminate().success());
-        assert!(running.terminate().success());
+        assert!(running.process.terminate().success());
         assert_eq!(collector.spans().len(), 7);
     }
 }

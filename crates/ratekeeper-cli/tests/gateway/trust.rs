@@ -1,7 +1,8 @@
 //! Trust between a gateway and its service, and the fate of requests while there is none.
 
 use ratekeeper_testkit::certificates::{Authority, Identity, Validity};
-use ratekeeper_testkit::process::{Process, eventually, free_port};
+use ratekeeper_testkit::process::{eventually, free_port};
+use ratekeeper_testkit::ratekeeper::Ratekeeper;
 use tempfile::TempDir;
 
 use crate::support::{Gateway, RULES, Upstream, ok, serve};
@@ -50,7 +51,7 @@ impl Site {
     }
 
     /// The service, with more lines of settings.
-    fn serve(&self, settings: &str) -> Process {
+    fn serve(&self, settings: &str) -> Ratekeeper {
         self.put("ratekeeper.yaml", settings);
         serve(self.folder.path(), self.port, &[])
     }
@@ -197,7 +198,7 @@ fn renewed_files_of_a_gateway_are_used_for_its_next_connection() {
     let settings = [site.trust(), site.identity()].concat();
     let gateway = site.gateway(&upstream, "grpcs", &settings);
     is_enforced(&gateway);
-    service.kill();
+    service.process.kill();
     // All of them by another authority, which the files before do not know.
     let authority = Authority::new();
     let server = authority.issue("ratekeeper.internal", Validity::Valid);
@@ -231,7 +232,7 @@ fn a_token_that_is_renewed_is_read_again_and_costs_no_request_its_limit() {
     let gateway = site.gateway(&upstream, "grpcs", &settings);
     is_enforced(&gateway);
     // What the service knows from now on is the token in the file, not the one before.
-    service.kill();
+    service.process.kill();
     site.put("token", "another\n");
     let _again = site.serve(&callers(ANOTHER));
     eventually("the service decides", || is_decided(&gateway));
@@ -264,7 +265,7 @@ fn a_token_that_the_service_does_not_know_is_mended_there() {
         readiness,
     );
     assert!(!gateway.process.output().contains("secret"));
-    service.kill();
+    service.process.kill();
     let _mended = site.serve(&callers(SECRET));
     eventually("the service decides", || {
         let answer = gateway.get("/", &["X-Api-Key: other"]);

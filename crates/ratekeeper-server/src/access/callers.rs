@@ -5,12 +5,16 @@
 //! and may do what its entry allows.
 
 use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::HeaderMap;
 use http::header::ORIGIN;
 use sha2::{Digest, Sha256};
 
-use crate::access::Role;
+use crate::access::guesses::Guesses;
+use crate::access::{RefusalLog, Role, address};
 use crate::listen::Peer;
 use crate::listen::tls::ClientName;
 
@@ -28,6 +32,10 @@ pub struct Caller {
 }
 
 impl Caller {
+    const fn is_by_token(&self) -> bool {
+        matches!(self.proof, Proof::TokenSha256(_))
+    }
+
     /// Returns true if it is the one that has the token with this hash. Compares in constant time.
     pub(crate) fn has_token(&self, hash: &[u8; 32]) -> bool {
         matches!(&self.proof, Proof::TokenSha256(known) if is_equal(known, hash))
@@ -114,6 +122,9 @@ pub(crate) enum Denied {
     /// It is known, and may not.
     #[error("{0}")]
     Forbidden(String),
+    /// Its address has presented too many wrong tokens.
+    #[error("too many wrong tokens came from this address; try again in a few seconds")]
+    Guessing,
 }
 
 /// A sender that has the permission it needs.
@@ -124,13 +135,15 @@ pub(crate) struct Admitted<'a> {
     /// True if it is allowed only because it is on this host. A web page in a browser is on this
     /// host as well; the edge has to tell the two apart.
     pub(crate) is_by_place: bool,
+    /// True if it has shown a token, which no browser sends for a page of its own accord.
+    by_token: bool,
 }
 
 impl Admitted<'_> {
-    /// Refuses a web page that is admitted only because its browser is on this host. No page has a reason to speak gRPC, so
-    /// that an origin among the `headers` of a call is enough.
+    /// Refuses a web page that is admitted only because its browser is on this host, or has a certificate. No page has a
+    /// reason to speak gRPC, so that an origin among the `headers` of a call is enough.
     pub(crate) fn unless_page(self, headers: &HeaderMap) -> Result<Self, Denied> {
-        match self.is_by_place && headers.contains_key(ORIGIN) {
+        match !self.by_token && headers.contains_key(ORIGIN) {
             true => Err(Denied::Forbidden(
                 "web pages may not ask for this".to_owned(),
             )),
@@ -162,17 +175,39 @@ impl<'a> Identified<'a> {
         Admitted {
             name: self.0.map_or("", |caller| &caller.name),
             is_by_place: self.0.is_none(),
+            by_token: self.0.is_some_and(Caller::is_by_token),
         }
     }
 }
 
 /// The callers of the settings.
 #[derive(Debug)]
-pub(crate) struct Callers(Vec<Caller>);
+pub(crate) struct Callers {
+    callers: Vec<Caller>,
+    guesses: Arc<Guesses>,
+    log: RefusalLog,
+    /// Wrong tokens, and tokens that were not looked at for those before them.
+    refused: [AtomicU64; 2],
+}
 
 impl Callers {
-    pub(crate) const fn new(callers: Vec<Caller>) -> Self {
-        Self(callers)
+    /// These callers; wrong tokens count among `guesses`.
+    pub(crate) fn new(callers: Vec<Caller>, guesses: Arc<Guesses>) -> Self {
+        Self {
+            callers,
+            guesses,
+            log: RefusalLog::default(),
+            refused: Default::default(),
+        }
+    }
+
+    /// Refusals of tokens since the start, each with the name of its reason.
+    pub(crate) fn refused(&self) -> [(&'static str, u64); 2] {
+        let [unknown, guessing] = &self.refused;
+        [
+            ("unauthenticated", unknown.load(Ordering::Relaxed)),
+            ("guessing", guessing.load(Ordering::Relaxed)),
+        ]
     }
 
     /// Returns the sender if it has the permission `power`. `authorization` is the header of that
@@ -200,7 +235,7 @@ impl Callers {
     ) -> Result<Identified<'_>, Denied> {
         let is_local = peer.is_some_and(|peer| peer.is_local() && peer.by_local_listener);
         let known = match authorization {
-            Some(value) => Some(self.by_token(value)?),
+            Some(value) => Some(self.by_token(peer, value)?),
             None => peer.and_then(|peer| self.by_name(peer)),
         };
         if known.is_none() && !is_local {
@@ -212,22 +247,53 @@ impl Callers {
         Ok(Identified(known))
     }
 
-    fn by_token(&self, authorization: &[u8]) -> Result<&Caller, Denied> {
+    /// The caller with this token. While its address is over its limit of wrong ones, a token with a role is refused as they
+    /// are: an answer would tell that it is right. Others are admitted, since many callers may share an address, and one of
+    /// them with an old token is not to stop them all.
+    fn by_token(&self, peer: Option<&Peer>, authorization: &[u8]) -> Result<&Caller, Denied> {
         let hash = sha256_of_bearer(authorization).ok_or(Denied::Unknown(
             "authorization: expected Bearer and a token",
         ))?;
         // All are compared, each in whole: the time tells nothing of how near a guess was.
         let mut found = None;
-        for caller in &self.0 {
+        for caller in &self.callers {
             if caller.has_token(&hash) {
                 found = Some(caller);
             }
         }
-        found.ok_or(Denied::Unknown("authorization: the token is unknown"))
+        match found {
+            Some(caller) if caller.role.is_none() => Ok(caller),
+            found => self.unless_guessed(address(peer), found),
+        }
+    }
+
+    fn unless_guessed<'a>(
+        &self,
+        from: Option<IpAddr>,
+        found: Option<&'a Caller>,
+    ) -> Result<&'a Caller, Denied> {
+        let [unknown, guessing] = &self.refused;
+        let (count, why) = match (self.guesses.may_try(from), found) {
+            (true, Some(caller)) => return Ok(caller),
+            (true, None) => {
+                self.guesses.failed(from);
+                (
+                    unknown,
+                    Denied::Unknown("authorization: the token is unknown"),
+                )
+            }
+            (false, _) => (guessing, Denied::Guessing),
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+        if let Some(silenced) = self.log.may_say() {
+            tracing::warn!(?from, %why, silenced, "a caller is refused");
+        }
+        Err(why)
     }
 
     fn by_name(&self, peer: &Peer) -> Option<&Caller> {
-        self.0.iter().find(|caller| caller.has_certificate(peer))
+        let mut callers = self.callers.iter();
+        callers.find(|caller| caller.has_certificate(peer))
     }
 }
 
@@ -272,7 +338,7 @@ mod tests {
             may,
             role: None,
         };
-        Callers::new(vec![
+        let callers = vec![
             caller(
                 "token",
                 Proof::TokenSha256(Sha256::digest(b"secret").into()),
@@ -281,7 +347,8 @@ mod tests {
                 "tls",
                 Proof::TlsName("billing.example".parse().expect("a name")),
             ),
-        ])
+        ];
+        Callers::new(callers, Arc::default())
     }
 
     #[test]
@@ -348,6 +415,7 @@ mod tests {
         let by_place = Admitted {
             name: "",
             is_by_place: true,
+            by_token: false,
         };
         for power in [Power::Hold, Power::Refund, Power::Override] {
             assert_eq!(callers.admit(Some(&near), None, power), Ok(by_place));
@@ -375,6 +443,12 @@ mod tests {
             assert_eq!(admitted.unless_page(&HeaderMap::new()), Ok(admitted));
             assert_eq!(admitted.unless_page(&of_page).is_ok(), may);
         }
+        // A browser sends certificates along by itself, and no tokens.
+        let named = peer("10.0.0.1:1", &["billing.example"]);
+        let admitted = callers.admit(Some(&named), None, Power::Hold);
+        let admitted = admitted.expect("it has the permission");
+        assert_eq!(admitted.unless_page(&HeaderMap::new()), Ok(admitted));
+        assert!(admitted.unless_page(&of_page).is_err());
     }
 
     #[test]

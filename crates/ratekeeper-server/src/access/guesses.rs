@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 const BURST: u32 = 20;
 
 /// The time after which an address may present one more.
-pub(super) const REFILL: Duration = Duration::from_secs(1);
+pub(crate) const REFILL: Duration = Duration::from_secs(1);
 
 /// The most addresses that are remembered.
 const ADDRESSES_MAX: usize = 4_096;
@@ -20,16 +20,16 @@ const ADDRESSES_MAX: usize = 4_096;
 /// While an address is over its limit, right tokens from there are refused with the wrong ones: an answer to
 /// them would be an answer to a guess.
 #[derive(Debug, Default)]
-pub(super) struct Guesses(Mutex<HashMap<Option<IpAddr>, Instant>>);
+pub(crate) struct Guesses(Mutex<HashMap<Option<IpAddr>, Instant>>);
 
 impl Guesses {
     /// Returns true if `from`, [`None`] for a Unix socket, may present a token now.
-    pub(super) fn may_try(&self, from: Option<IpAddr>) -> bool {
+    pub(crate) fn may_try(&self, from: Option<IpAddr>) -> bool {
         self.may_try_at(from, Instant::now())
     }
 
     /// Counts a wrong token.
-    pub(super) fn failed(&self, from: Option<IpAddr>) {
+    pub(crate) fn failed(&self, from: Option<IpAddr>) {
         self.failed_at(from, Instant::now());
     }
 

@@ -77,6 +77,7 @@ struct Scrape {
     unreadable: Vec<(&'static str, &'static str, u64)>,
     /// Refusals of the admin API, by reason.
     refused: [(&'static str, u64); 3],
+    callers_refused: [(&'static str, u64); 2],
     /// Unusual growth that goes on, and all of it since the start; [`None`] if it is not watched for.
     growth: Option<(Vec<Growth>, u64)>,
 }
@@ -110,6 +111,7 @@ impl Scrape {
                 .then(|| EnvoyFigures::read(app, snapshot.rules(), &walked)),
             unreadable: app.unreadable.counts(),
             refused: app.access.refused(),
+            callers_refused: app.callers.refused(),
             growth: app.limiter.growth().map(|it| (it.active(), it.begun())),
             tls: app.tls.iter().map(|tls| tls.counts()).collect(),
         }
@@ -137,7 +139,7 @@ impl Collector for Scrape {
         process::encode(&self.process, &self.reloads, families)?;
         self.top(families)?;
         self.growth(families)?;
-        operators::encode(&self.rules, self.refused, families)?;
+        operators::encode(&self.rules, self.refused, self.callers_refused, families)?;
         self.tls(families)?;
         store::encode(&self.store, families)?;
         servers::encode(&self.servers, self.agreement, families)?;

@@ -6,7 +6,6 @@ use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
 use serde::Serialize;
 use serde_json::Value;
-use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{Components, Schema};
 use utoipa::openapi::{OpenApi as OpenApiDocument, RefOr};
 use utoipa::{Modify, OpenApi, ToSchema};
@@ -21,7 +20,7 @@ use crate::admin_json::{
     QuotaDatabaseFigures, RegionFigures, RegionPeer, ReloadFigures, RuleEntry, SecondFigures,
     SecondsHistory, Span, ToldBy, Usage, Used,
 };
-use crate::http::{Errors, HttpApi};
+use crate::http::{Errors, HttpApi, TokenScheme};
 use crate::listen::problem::Problem;
 
 /// The operations of the admin listener.
@@ -76,9 +75,7 @@ impl Modify for Common {
     fn modify(&self, document: &mut OpenApiDocument) {
         document.merge(HttpApi::openapi());
         require_all(document);
-        let bearer = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
-        let components = document.components.get_or_insert_default();
-        components.add_security_scheme("token", bearer);
+        TokenScheme.modify(document);
         Errors.modify(document);
     }
 }

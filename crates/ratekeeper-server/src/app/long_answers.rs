@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The most checks whose answers count as short.
-const CHECKS_OF_SHORT: usize = 64;
+/// The most descriptors, of all checks together, whose answers count as short.
+const DESCRIPTORS_OF_SHORT: usize = 64;
 
-/// The approximate size of one check's answer, in bytes.
-const BYTES_OF_CHECK: usize = 400;
+/// The approximate size of the answer to a check of one descriptor, in bytes. Each further descriptor has a status, and may
+/// have a part of `standing`.
+const BYTES_OF_DESCRIPTOR: usize = 400;
 
 /// The KiB that all long answers may take at a time.
 #[derive(Debug)]
@@ -19,7 +20,7 @@ pub(crate) type AnswerRoom = Option<OwnedSemaphorePermit>;
 
 /// Too many bytes wait to be read.
 #[derive(Debug, thiserror::Error)]
-#[error("too many long answers wait to be taken; ask for fewer checks at once")]
+#[error("too many long answers wait to be taken; ask for fewer checks or descriptors at once")]
 pub(crate) struct NoAnswerRoom;
 
 impl LongAnswers {
@@ -28,15 +29,15 @@ impl LongAnswers {
         Self(Arc::new(Semaphore::new(kib)))
     }
 
-    /// Reserves room for the answer to this many checks, before anything is decided.
+    /// Reserves room for the answer to checks that have this many descriptors together, before anything is decided.
     ///
     /// # Errors
     /// Too many bytes wait to be read.
-    pub(crate) fn room(&self, checks: usize) -> Result<AnswerRoom, NoAnswerRoom> {
-        if checks <= CHECKS_OF_SHORT {
+    pub(crate) fn room(&self, descriptors: usize) -> Result<AnswerRoom, NoAnswerRoom> {
+        if descriptors <= DESCRIPTORS_OF_SHORT {
             return Ok(None);
         }
-        let kib = u32::try_from((checks * BYTES_OF_CHECK) >> 10).unwrap_or(u32::MAX);
+        let kib = u32::try_from((descriptors * BYTES_OF_DESCRIPTOR) >> 10).unwrap_or(u32::MAX);
         let room = Arc::clone(&self.0).try_acquire_many_owned(kib);
         room.map(Some).map_err(|_| NoAnswerRoom)
     }

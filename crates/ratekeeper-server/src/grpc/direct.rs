@@ -19,6 +19,7 @@ use tonic::metadata::MetadataMap;
 use tower::Service;
 
 use super::{Grpc, Services, v1};
+use crate::http::media_type::is_grpc;
 use crate::listen::{DirectBody, DirectService, Gathered, RequestBody, Whole};
 
 /// The flag and the length before a message.
@@ -78,9 +79,10 @@ impl Call {
             "/ratekeeper.v1.RateLimiterService/LimitBatch" => Self::LimitBatch,
             _ => return None,
         };
-        let encoding = request.headers().get(&GRPC_ENCODING);
+        let headers = request.headers();
+        let encoding = headers.get(&GRPC_ENCODING);
         let is_plain = encoding.is_none_or(|encoding| encoding == "identity");
-        (request.method() == Method::POST && is_plain).then_some(call)
+        (request.method() == Method::POST && is_plain && is_grpc(headers)).then_some(call)
     }
 }
 

@@ -58,6 +58,9 @@ pub(super) async fn answer(
     let snapshot = app.limiter.snapshot();
     let (describer, rules) = (&app.config.auth.describer, snapshot.rules());
     let domain = describer.domain(options.domain.as_deref(), rules)?;
+    if !app.decides(domain) {
+        return Err(ApiError::no_rules());
+    }
     if domain.is_none() && rules.service_levels().is_empty() {
         return Err(UnclearDomain::Several(0).into());
     }

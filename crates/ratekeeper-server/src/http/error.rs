@@ -14,6 +14,7 @@ use ratekeeper_proto::SHORT_BYTES_MAX;
 use serde_json::Value;
 
 use crate::access::AccessRefused;
+use crate::access::guesses::REFILL;
 use crate::listen::problem::{PROBLEM_JSON, Problem};
 use crate::listen::reading::{NoReadingRoom, ReadingRoom};
 use crate::protocol::v1::{Reason, Refusal};
@@ -152,7 +153,12 @@ impl From<AccessRefused> for ApiError {
 
 impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
+        let retry_after = match refusal.reason {
+            Reason::Guessing => u32::try_from(REFILL.as_secs()).ok(),
+            _ => None,
+        };
         let (status, code) = match refusal.reason {
+            Reason::Guessing => (StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_GUESSES"),
             Reason::Invalid | Reason::OutOfBounds => (StatusCode::BAD_REQUEST, "INVALID_ARGUMENT"),
             Reason::Unmatched => (StatusCode::BAD_REQUEST, "UNMATCHED"),
             Reason::Unauthenticated => (StatusCode::UNAUTHORIZED, "UNAUTHENTICATED"),
@@ -163,6 +169,7 @@ impl From<Refusal> for ApiError {
         };
         Self {
             field: refusal.field,
+            retry_after,
             ..Self::other(status, code, refusal.message)
         }
     }

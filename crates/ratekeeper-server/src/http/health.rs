@@ -80,6 +80,29 @@ fn has_no_rules(snapshot: &Snapshot) -> bool {
     rules.domains().len() > 0 && rules.rules().is_empty() && rules.shed().is_none()
 }
 
+/// The most domains that a fault names.
+const DOMAINS_MAX: usize = 10;
+
+/// The fault of domains without rules because theirs were refused.
+fn refused_domains(snapshot: &Snapshot) -> Option<String> {
+    let refused = snapshot.rules().refused_domains();
+    let named: Vec<_> = refused
+        .iter()
+        .take(DOMAINS_MAX)
+        .map(|name| &**name)
+        .collect();
+    let more = match refused.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!named.is_empty()).then(|| {
+        format!(
+            "no rules for {}{more}: theirs were refused, and there are none before them; requests get an error",
+            named.join(", ")
+        )
+    })
+}
+
 /// The faults outside answering, since the start.
 pub(crate) fn faults(app: &App, snapshot: &Snapshot, answers: &CountsDelta<'_>) -> Vec<String> {
     let tasks = app.task_failures().into_iter();
@@ -88,6 +111,7 @@ pub(crate) fn faults(app: &App, snapshot: &Snapshot, answers: &CountsDelta<'_>) 
     });
     failed
         .chain(has_no_rules(snapshot).then(|| NO_RULES.to_owned()))
+        .chain(refused_domains(snapshot))
         .chain(app.limiter.store().faults())
         .chain(app.crowded.fault(&app.limiter))
         .chain(app.switches.faults())
@@ -123,6 +147,7 @@ fn faults_in_short(app: &App, snapshot: &Snapshot, answers: &CountsDelta<'_>) ->
         (false, false) => Some("store: at fault"),
         (false, true) => None,
     };
+    let has_refused = !snapshot.rules().refused_domains().is_empty();
     let is_last_good = app.reloads.borrow().last_good_of.is_some();
     let parts = app.monitored().into_iter();
     let parts = parts.filter(|part| !part.faults().is_empty());
@@ -130,6 +155,7 @@ fn faults_in_short(app: &App, snapshot: &Snapshot, answers: &CountsDelta<'_>) ->
         .then(|| "a background task ended early".to_owned())
         .into_iter()
         .chain(has_no_rules(snapshot).then(|| NO_RULES.to_owned()))
+        .chain(has_refused.then(|| "rules: some domains have none".to_owned()))
         .chain(store.map(str::to_owned))
         .chain(is_last_good.then(|| "rules: the last good ones of another run".to_owned()))
         .chain(parts.map(|part| format!("{}: at fault", part.subject())))

@@ -118,6 +118,9 @@ pub(super) async fn answer(
     let snapshot = app.limiter.snapshot();
     let (describer, rules) = (&app.config.auth.describer, snapshot.rules());
     let domain = describer.domain(options.domain.as_deref(), rules)?;
+    if !app.decides(domain) {
+        return Err(ApiError::no_rules());
+    }
     let question = describer.question(&original, domain, rules)?;
     let caller = describer.caller(&original, rules)?;
     let mut limits = Vec::new();

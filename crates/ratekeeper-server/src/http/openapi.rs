@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
 use utoipa::openapi::content::ContentBuilder;
 use utoipa::openapi::path::Operation;
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{OpenApi as OpenApiDocument, Ref, RefOr, Response as Described};
 use utoipa::{Modify, OpenApi};
 
@@ -59,7 +60,7 @@ use crate::protocol::v1::{
         RefundRequest,
         ReserveRequest,
     )),
-    modifiers(&Errors)
+    modifiers(&Errors, &TokenScheme)
 )]
 pub(crate) struct HttpApi;
 
@@ -68,22 +69,41 @@ pub(crate) struct Errors;
 
 impl Modify for Errors {
     fn modify(&self, document: &mut OpenApiDocument) {
-        for item in document.paths.paths.values_mut() {
-            let operations = [
-                &mut item.get,
-                &mut item.head,
-                &mut item.put,
-                &mut item.post,
-                &mut item.patch,
-                &mut item.delete,
-                &mut item.options,
-                &mut item.trace,
-            ];
-            for operation in operations.into_iter().flatten() {
-                add_error(operation);
-            }
+        operations(document).for_each(add_error);
+    }
+}
+
+/// Tells that each operation may be sent a token, and that some senders need none.
+pub(crate) struct TokenScheme;
+
+impl Modify for TokenScheme {
+    fn modify(&self, document: &mut OpenApiDocument) {
+        const NAME: &str = "token";
+        let bearer = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+        let components = document.components.get_or_insert_default();
+        components.add_security_scheme(NAME, bearer);
+        let shown = SecurityRequirement::new(NAME, [""; 0]);
+        for operation in operations(document) {
+            operation.security = Some(vec![shown.clone(), SecurityRequirement::default()]);
         }
     }
+}
+
+fn operations(document: &mut OpenApiDocument) -> impl Iterator<Item = &mut Operation> {
+    let items = document.paths.paths.values_mut();
+    let operations = items.flat_map(|item| {
+        [
+            &mut item.get,
+            &mut item.head,
+            &mut item.put,
+            &mut item.post,
+            &mut item.patch,
+            &mut item.delete,
+            &mut item.options,
+            &mut item.trace,
+        ]
+    });
+    operations.flatten()
 }
 
 fn add_error(operation: &mut Operation) {

@@ -113,7 +113,7 @@ pub(crate) fn ask_check<'a>(
     request: Option<&RateLimitRequest>,
     origin: CheckOrigin<'_>,
 ) -> Answer<Pending<'a, StoresTicket>, Result<RateLimitResponse, Refusal>> {
-    if !app.is_loaded() {
+    if !app.decides([check.domain]) {
         return Answer::Decided(Err(Refusal::NoRules));
     }
     let now = app.limiter.clock().now();

@@ -52,8 +52,8 @@ impl<'a, C: Sender> Api<'a, C> {
     }
 }
 
-fn require_rules(app: &App) -> Result<(), Refusal> {
-    match app.is_loaded() {
+fn require_rules<'d>(app: &App, domains: impl IntoIterator<Item = &'d str>) -> Result<(), Refusal> {
+    match app.decides(domains) {
         true => Ok(()),
         false => Err(Refusal::no_rules()),
     }

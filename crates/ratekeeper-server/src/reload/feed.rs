@@ -3,11 +3,12 @@
 //! A source hands over all texts at once, and hears what became of them before it hands over the next ones. What cannot be
 //! fetched is the source's to tell; the rules in force stay until something else is delivered.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use ratekeeper_rules::{Diagnostic, Diagnostics, Loaded, Options, Source, load, path_at};
+use serde::Deserialize;
 use tokio::sync::{mpsc, oneshot};
 
 /// The settings of a feed.
@@ -117,6 +118,13 @@ pub(super) struct Compiled {
     pub(super) left_out: Option<Arc<str>>,
 }
 
+impl Compiled {
+    /// Returns true if all texts were left out: these are no rules to decide by.
+    pub(super) const fn is_nothing(&self) -> bool {
+        self.sources.is_empty() && self.left_out.is_some()
+    }
+}
+
 /// The most times that a delivery is compiled again without the texts that were bad. Two do unless texts contradict each
 /// other.
 const ROUNDS_MAX: usize = 8;
@@ -127,10 +135,11 @@ fn compile(
     options: &Options,
     on_bad_text: OnBadText,
 ) -> Result<Compiled, Arc<str>> {
-    let mut told = Vec::new();
+    let (mut told, mut refused) = (Vec::new(), BTreeSet::new());
     for _ in 0..ROUNDS_MAX {
         let mistakes = match load(&sources, options) {
-            Ok(loaded) => {
+            Ok(mut loaded) => {
+                loaded.rules = loaded.rules.refusing(refused);
                 let left_out = (!told.is_empty()).then(|| told.join("\n").into());
                 return Ok(Compiled {
                     loaded,
@@ -144,18 +153,32 @@ fn compile(
             return Err(mistakes.brief().into());
         }
         told.extend(lines(&mistakes, &sources));
-        sources = without_bad(sources, in_force, &mistakes);
+        let bad = bad(&mistakes);
+        let of_bad = sources.iter().filter(|source| bad.contains(&*source.name));
+        refused.extend(of_bad.filter_map(domain));
+        sources = without_bad(sources, in_force, &bad);
     }
     Err(told.join("\n").into())
 }
 
-/// The sources without those that have mistakes; the one in force takes the place of a bad one, unless that was it.
-fn without_bad(sources: Vec<Source>, in_force: &[Source], mistakes: &Diagnostics) -> Vec<Source> {
-    let bad: HashSet<&str> = mistakes
-        .errors()
-        .iter()
-        .map(|error| &*error.place.file)
-        .collect();
+/// The names of the texts that have mistakes.
+fn bad(mistakes: &Diagnostics) -> HashSet<&str> {
+    let errors = mistakes.errors().iter();
+    errors.map(|error| &*error.place.file).collect()
+}
+
+/// The domain of a text, if that is JSON, as feeds write it whose bad texts are left out.
+fn domain(source: &Source) -> Option<Box<str>> {
+    #[derive(Deserialize)]
+    struct Named {
+        domain: Box<str>,
+    }
+    let named: Named = serde_json::from_str(&source.text).ok()?;
+    Some(named.domain)
+}
+
+/// The sources without those that are `bad`; the one in force takes the place of a bad one, unless that was it.
+fn without_bad(sources: Vec<Source>, in_force: &[Source], bad: &HashSet<&str>) -> Vec<Source> {
     let kept = sources.into_iter().filter_map(|source| {
         if !bad.contains(&*source.name) {
             return Some(source);
@@ -185,10 +208,11 @@ fn line(error: &Diagnostic, sources: &[Source]) -> String {
     }
 }
 
-/// The fingerprint of texts. Only compared with others of this process, so the hash need not last.
-pub(super) fn fingerprint(sources: &[Source]) -> u64 {
+/// The fingerprint of texts, and of the domains without rules beside them. Only compared with others of this process, so the
+/// hash need not last.
+pub(super) fn fingerprint(sources: &[Source], refused: &BTreeSet<Box<str>>) -> u64 {
     let mut hasher = DefaultHasher::new();
-    sources.hash(&mut hasher);
+    (sources, refused).hash(&mut hasher);
     hasher.finish()
 }
 
@@ -229,6 +253,7 @@ mod tests {
         let delivered = vec![rules("a", "a", "hour"), rules("b", "b", "UNKNOWN")];
         let taken = compiled(delivered.clone(), &[]);
         assert_eq!(names(&taken.sources), ["a"]);
+        assert!(taken.loaded.rules.refused_domains().contains("b") && !taken.is_nothing());
         assert_eq!(
             taken.left_out.as_deref(),
             Some("b: descriptors[0].rate_limit.unit: invalid rate limit unit 'UNKNOWN'")
@@ -245,6 +270,7 @@ mod tests {
         let taken = compiled(delivered, std::slice::from_ref(&before));
         assert_eq!(names(&taken.sources), ["a", "b"]);
         assert!(taken.sources.contains(&before));
+        assert!(taken.loaded.rules.refused_domains().is_empty());
     }
 
     #[test]
@@ -254,13 +280,14 @@ mod tests {
         assert_eq!(names(&taken.sources), ["a"]);
         let why = taken.left_out.expect("one is left out");
         assert!(why.starts_with("b: domain: "), "{why}");
+        assert!(taken.loaded.rules.refused_domains().is_empty());
     }
 
     #[test]
     fn all_may_be_bad_and_all_may_be_gone() {
         let taken = compiled(vec![source("a", "{"), source("b", "domain: ''")], &[]);
-        assert!(taken.sources.is_empty() && taken.left_out.is_some());
+        assert!(taken.is_nothing());
         let taken = compiled(Vec::new(), &[]);
-        assert!(taken.loaded.rules.rules().is_empty() && taken.left_out.is_none());
+        assert!(taken.loaded.rules.rules().is_empty() && !taken.is_nothing());
     }
 }

@@ -1,6 +1,6 @@
 //! Reads rules, and knows what it has read before.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::sync::Arc;
@@ -184,7 +184,7 @@ impl RulesLoader {
             Ok((loaded, sources)) => {
                 self.in_force = Some(match self.origin {
                     Origin::Files(_) => of_files,
-                    Origin::Feed(_) => fingerprint(&sources),
+                    Origin::Feed(_) => fingerprint(&sources, &BTreeSet::new()),
                 });
                 self.compiled = sources.into();
                 self.status.last_good_of = Some(good.at);
@@ -226,7 +226,7 @@ impl RulesLoader {
         &mut self,
         sources: Vec<Source>,
     ) -> Option<Result<Compiled, Arc<str>>> {
-        let delivered = fingerprint(&sources);
+        let delivered = fingerprint(&sources, &BTreeSet::new());
         let Origin::Feed(feed) = &self.origin else {
             return None;
         };
@@ -238,14 +238,20 @@ impl RulesLoader {
         Some(blocking(move || compile(sources)).await)
     }
 
-    /// Returns true if `sources` are the texts in force.
-    pub(super) fn are_in_force(&self, sources: &[Source]) -> bool {
-        self.in_force == Some(fingerprint(sources))
+    /// Returns true if `sources` are the texts in force, and `refused` the domains without rules beside them.
+    pub(super) fn are_in_force(&self, sources: &[Source], refused: &BTreeSet<Box<str>>) -> bool {
+        self.in_force == Some(fingerprint(sources, refused))
     }
 
-    /// Records that `sources`, which are in force now, are what was left of a delivery, and keeps them.
-    pub(super) async fn keep_delivered(&mut self, sources: Vec<Source>, is_whole: bool) {
-        self.in_force = Some(fingerprint(&sources));
+    /// Records that `sources`, which are in force now, are what was left of a delivery, and keeps them; `refused` are the
+    /// domains without rules beside them.
+    pub(super) async fn keep_delivered(
+        &mut self,
+        sources: Vec<Source>,
+        refused: &BTreeSet<Box<str>>,
+        is_whole: bool,
+    ) {
+        self.in_force = Some(fingerprint(&sources, refused));
         if is_whole {
             self.refused = None;
         }

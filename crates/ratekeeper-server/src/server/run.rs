@@ -242,8 +242,9 @@ fn reloader(
     let app = Arc::clone(app);
     let apply = move |rules: RuleSet| {
         let changes = rules.changes_since(app.limiter.snapshot().rules());
+        let refuses_some = !rules.refused_domains().is_empty();
         app.limiter.replace_rules(rules);
-        app.set_loaded();
+        app.set_loaded(refuses_some);
         changes
     };
     Reloader::new(loader, config, reloads, Arc::clone(wake), apply)

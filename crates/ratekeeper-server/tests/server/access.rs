@@ -97,6 +97,55 @@ async fn from_the_first_token_on_everybody_needs_one() {
     running.stop().await;
 }
 
+/// The port that everyone reaches is no way around the limit on guesses.
+#[tokio::test]
+async fn tokens_with_a_role_are_not_guessed_elsewhere() {
+    let running = start_with(RULES, |config| {
+        let everywhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
+        config.http = Some(everywhere.into());
+        let caller = |name: &str, role| Caller {
+            name: name.into(),
+            proof: Proof::TokenSha256(Sha256::digest(name).into()),
+            may: Powers {
+                refund: true,
+                ..Powers::default()
+            },
+            role,
+        };
+        config.callers = vec![caller("chief", Some(Role::Admin)), caller("shop", None)];
+    })
+    .await;
+    let to = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), running.addresses.http.port());
+    let body = r#"{"domain":"d","descriptors":[{"entries":[{"key":"user","value":"a"}]}]}"#;
+    let refund = async |token: &str| {
+        let bearer = format!("Bearer {token}");
+        let headers = [
+            ("content-type", "application/json"),
+            ("authorization", &*bearer),
+        ];
+        running
+            .send(to, "POST", "/v1/refund", &headers, body)
+            .await
+            .0
+    };
+    assert_eq!(refund("chief").await, 200);
+    for guess in 0..20 {
+        assert_eq!(refund(&format!("guess-{guess}")).await, 401);
+    }
+    assert_eq!(refund("guess").await, 429);
+    assert_eq!(refund("chief").await, 429, "no answer to a guess");
+    assert_eq!(refund("shop").await, 200, "others work on");
+    assert_eq!(
+        ask(&running, "chief", "GET", LIST.1).await.0,
+        429,
+        "one limit for both"
+    );
+    let refused = |reason: &str| format!("ratelimit_caller_refusals_total{{reason=\"{reason}\"}}");
+    assert_eq!(running.metric(&refused("unauthenticated")).await, 20.0);
+    assert_eq!(running.metric(&refused("guessing")).await, 2.0);
+    running.stop().await;
+}
+
 #[tokio::test]
 async fn callers_of_the_settings_may_have_a_role() {
     let running = start_with(RULES, |config| {

@@ -319,6 +319,31 @@ async fn long_answers_that_are_not_read_are_bounded() {
     running.stop().await;
 }
 
+/// It is the statuses that make an answer long, and each descriptor has one.
+#[tokio::test]
+async fn few_checks_of_many_descriptors_have_long_answers() {
+    let running = start_with(RULES, |config| {
+        config.bounds.long_answers_bytes_max = 400 << 10;
+    })
+    .await;
+    let batch = |checks: usize, descriptors: usize| {
+        let descriptor = r#"{"entries":[{"key":"other","value":"a"}],"hits":0}"#;
+        let check = format!(
+            r#"{{"domain":"d","descriptors":[{}]}}"#,
+            vec![descriptor; descriptors].join(",")
+        );
+        format!(r#"{{"checks":[{}]}}"#, vec![check; checks].join(","))
+    };
+    for (checks, descriptors, expected) in
+        [(64, 1, 200), (10, 100, 200), (11, 100, 503), (64, 100, 503)]
+    {
+        let body = batch(checks, descriptors);
+        let (status, _) = running.http("POST", "/v1/checks", &body).await;
+        assert_eq!(status, expected, "{checks} of {descriptors}");
+    }
+    running.stop().await;
+}
+
 /// A client that asks on and on and reads no answer is cut off.
 #[tokio::test]
 async fn http_clients_that_take_no_answers_are_closed() {

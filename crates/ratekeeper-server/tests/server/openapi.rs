@@ -30,6 +30,33 @@ fn routed() -> BTreeSet<&'static str> {
     paths.filter(ours).collect()
 }
 
+/// Clients are generated from the documents: one that is not told of tokens never sends any.
+#[tokio::test]
+async fn every_operation_names_how_to_authenticate() {
+    let running = start(RULES).await;
+    let (status, text) = running.http("GET", "/openapi.json", "").await;
+    assert_eq!(status, 200, "{text}");
+    let of_checks: Value = serde_json::from_str(&text).unwrap();
+    for document in [document(&running).await, of_checks] {
+        let schemes = &document["components"]["securitySchemes"];
+        let paths = document["paths"].as_object().unwrap().iter();
+        for (path, method, operation) in paths.flat_map(|(path, item)| {
+            let item = item.as_object().unwrap().iter();
+            item.filter(|(_, operation)| operation.get("responses").is_some())
+                .map(move |(method, operation)| (path, method, operation))
+        }) {
+            let ways = operation["security"].as_array().expect("a list");
+            let names = ways.iter().flat_map(|way| way.as_object().unwrap().keys());
+            let names: Vec<_> = names.collect();
+            assert_eq!(names, ["token"], "{method} {path}");
+            assert_eq!(schemes["token"]["scheme"], "bearer");
+            // Whoever is on this host may need none.
+            assert!(ways.contains(&json!({})), "{method} {path}");
+        }
+    }
+    running.stop().await;
+}
+
 #[tokio::test]
 async fn every_route_is_described_and_every_description_has_a_route() {
     let running = start(RULES).await;

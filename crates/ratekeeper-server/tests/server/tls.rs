@@ -6,9 +6,14 @@ use std::time::Duration;
 
 use crate::certificates::{Authority, Identity, Validity, config, mutual, put};
 use crate::support::{PATIENCE, RULES, Running, raw, request, start_with};
-use hyper_util::rt::TokioIo;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use prost::Message;
+use ratekeeper_proto::WireEntry;
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
-use ratekeeper_server::{BindError, ServerConfig, TlsConfig};
+use ratekeeper_proto::ratekeeper::v1::{Descriptor, RefundRequest};
+use ratekeeper_server::{BindError, Caller, Powers, Proof, ServerConfig, TlsConfig};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use rustls::version::{TLS12, TLS13};
@@ -19,6 +24,16 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tonic::transport::{Channel, Endpoint};
+
+fn v1_descriptor(key: &str, value: &str) -> Descriptor {
+    Descriptor {
+        entries: vec![WireEntry {
+            key: key.to_owned(),
+            value: value.to_owned(),
+        }],
+        ..Descriptor::default()
+    }
+}
 
 /// The name in the server's certificate, which clients ask for.
 const NAME: &str = "limits.example";
@@ -211,6 +226,92 @@ async fn clients_are_let_in_by_name() {
                 assert!(error.to_string().contains("AccessDenied"), "{error}");
             }
         }
+    }
+    running.stop().await;
+}
+
+/// A page can have its visitor's browser post text, and the browser sends the certificate along.
+#[tokio::test]
+async fn pages_do_not_use_their_visitors_certificates() {
+    let (authority, folder) = authority();
+    let tls = mutual(folder.path(), &authority, &[]);
+    let running = start_with(RULES, |config| {
+        config.tls.grpc = Some(tls);
+        config.callers = vec![Caller {
+            name: "operator".into(),
+            proof: Proof::TlsName("op.example".parse().unwrap()),
+            may: Powers {
+                hold: true,
+                refund: true,
+                ..Powers::default()
+            },
+            role: None,
+        }];
+    })
+    .await;
+    let own = authority.issue("op.example", Validity::Valid);
+    let client = authority.client(Some(&own), &TLS13);
+    let stream = connect(running.addresses.grpc, client, b"h2")
+        .await
+        .unwrap();
+    let (send, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+            .await
+            .unwrap();
+    tokio::spawn(connection);
+    let refund = RefundRequest {
+        domain: "d".to_owned(),
+        descriptors: vec![v1_descriptor("user", "ada")],
+        ..RefundRequest::default()
+    };
+    let message = refund.encode_to_vec();
+    let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+    let body = [&[0], &length[..], &message].concat();
+    let post = async |method: &str, headers: &[(&str, &str)]| {
+        let mut request = ::http::Request::post(format!(
+            "https://{NAME}/ratekeeper.v1.RateLimiterService/{method}"
+        ));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Full::new(Bytes::from(body.clone()))).unwrap();
+        let answer = send.clone().send_request(request).await.unwrap();
+        let code = answer
+            .headers()
+            .get("grpc-status")
+            .map(|code| code.to_str().unwrap().to_owned());
+        (answer.status().as_u16(), code.unwrap_or_default())
+    };
+    let page = ("origin", "https://evil.example");
+    for method in ["Refund", "Acquire", "Check"] {
+        for kind in [
+            "text/plain",
+            "application/json",
+            "application/grpc-web",
+            "application/x-www-form-urlencoded",
+        ] {
+            let (status, _) = post(method, &[("content-type", kind), page]).await;
+            assert_eq!(status, 415, "{method} {kind}");
+        }
+        assert_eq!(post(method, &[]).await.0, 415, "{method}");
+    }
+    for kind in [
+        "application/grpc",
+        "application/grpc+proto",
+        "application/grpc;v=1",
+    ] {
+        let kind = ("content-type", kind);
+        assert_eq!(
+            post("Refund", &[kind, page]).await,
+            (200, "7".to_owned()),
+            "{kind:?}"
+        );
+        let (status, code) = post("Refund", &[kind]).await;
+        assert_eq!(
+            (status, &*code),
+            (200, ""),
+            "{kind:?}: it is answered with a message"
+        );
     }
     running.stop().await;
 }

@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use ratekeeper_trace::Tracer;
 use serde_json::{Value, json};
 
 use crate::support::{Running, start, start_with};
@@ -185,7 +186,10 @@ async fn refunds_and_limits_brought_along() {
             (&json!(decision), &Value::Null)
         );
     }
+    let mut huge = own("year");
+    huge["descriptors"][0]["limit"]["requests_per_unit"] = json!(9_007_199_254_740_992_u64);
     for (path, body, field) in [
+        ("/v1/check", huge, "descriptors[0].limit.requests_per_unit"),
         ("/v1/check", own("fortnight"), "descriptors[0].limit.unit"),
         ("/v1/refund", own("year"), "descriptors[0].limit"),
         ("/v1/acquire", own("year"), "descriptors[0].limit"),
@@ -197,6 +201,27 @@ async fn refunds_and_limits_brought_along() {
             "{path}"
         );
     }
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_check_with_a_key_is_timed_and_traced_as_others_are() {
+    let (tracer, mut spans) = Tracer::new(1.0);
+    let running = start_with(RULES, |config| config.tracer = Some(tracer)).await;
+    let keyed = with(of("user"), "idempotency_key", json!("k"));
+    let (status, answer) = running.post("/v1/check", &keyed).await;
+    assert_eq!(status, 200, "{answer}");
+    let timed = running.metric("ratelimit_check_duration_seconds_count");
+    assert_eq!(timed.await, 1.0);
+    let spans = spans.take();
+    let checks = spans.iter().filter(|span| span.name == "check");
+    assert_eq!(checks.count(), 1);
+    let mut own = keyed;
+    own["descriptors"][0]["limit"] = json!({"requests_per_unit": 1, "unit": "year"});
+    let (status, refused) = running.post("/v1/check", &own).await;
+    assert_eq!(status, 400);
+    let told = refused["detail"].as_str().unwrap();
+    assert!(told.contains("idempotency_key"), "{told}");
     running.stop().await;
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ratekeeper_rules::{NodeRegion, Options, Source, load};
+use ratekeeper_rules::{Diagnostic, NodeRegion, Options, Source, load};
 use serde_json::{Map, Value, json};
 
 /// The key with the defaults of single domains.
@@ -125,21 +125,38 @@ impl Keys {
         if matches!(options.region, NodeRegion::In(_)) {
             options.region = NodeRegion::Unknown;
         }
-        let refused = load(&[source], &options).err();
-        let messages = |refused: ratekeeper_rules::Diagnostics| {
-            let errors = refused.errors().iter();
-            errors
-                .map(|error| error.message.clone())
-                .collect::<Vec<_>>()
-                .join("; ")
+        let mistakes: Vec<_> = match load(&[source], &options) {
+            Ok(loaded) => loaded.warnings.iter().filter_map(ignored).collect(),
+            Err(refused) => refused.errors().iter().map(message).collect(),
         };
-        refused.map_or(Ok(()), |refused| {
-            Err(XdsDefaultsError::Refused {
+        match mistakes.is_empty() {
+            true => Ok(()),
+            false => Err(XdsDefaultsError::Refused {
                 place: place.to_owned(),
-                message: messages(refused),
-            })
-        })
+                message: mistakes.join("; "),
+            }),
+        }
     }
+}
+
+/// The place of a limit's keys, as messages speak of the made-up one.
+const IN_A_LIMIT: &str = " in a rate_limit";
+
+/// The message of a mistake in the made-up file.
+fn message(mistake: &Diagnostic) -> String {
+    mistake.message.replace(IN_A_LIMIT, " in xds_defaults")
+}
+
+/// The mistake of a key that is ignored in limits, as it is in files of envoyproxy/ratelimit: who writes it here means it.
+fn ignored(warning: &Diagnostic) -> Option<String> {
+    let (key, rest) = warning.message.split_once(" means nothing")?;
+    let message = rest
+        .starts_with(IN_A_LIMIT)
+        .then(|| format!("{key} means nothing in xds_defaults"))?;
+    Some(match key {
+        "`shadow_mode`" => format!("{message}; to count and never deny, write `enforce: 0%`"),
+        _ => message,
+    })
 }
 
 impl XdsDefaults {
@@ -244,6 +261,17 @@ mod tests {
             (json!({ "domains": [] }), "expected keys of rules"),
             (json!({ "algorithm": "magic" }), "magic"),
             (json!({ "colour": "red" }), "colour"),
+            (json!({ "shadow_mode": true }), "shadow_mode"),
+            (json!({ "quota_mode": true }), "quota_mode"),
+            (json!({ "metadata": {} }), "metadata"),
+            (json!({ "domain": "x" }), "domain"),
+            (json!({ "descriptors": [] }), "descriptors"),
+            (json!({ "key": "k" }), "key"),
+            (json!({ "tenant": "t" }), "tenant"),
+            (
+                json!({ "domains": { "a": { "shadow_mode": true } } }),
+                "domains.a: ",
+            ),
             (
                 json!({ "domains": { "a": { "burst": 5, "algorithm": "fixed_window" } } }),
                 "domains.a: ",
@@ -251,6 +279,7 @@ mod tests {
         ] {
             let said = defaults(value).expect_err(part).to_string();
             assert!(said.contains(part), "{said}");
+            assert!(!said.contains("in a rate_limit"), "{said}");
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Resources as files of rules: the JSON form of a resource is what a file says.
 
+use std::cmp::Ordering;
 use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use prost::Message;
 use prost_types::value::Kind;
@@ -21,46 +23,70 @@ const RESOURCES_MAX: usize = 10_000;
 pub(super) struct Resources {
     pub(super) sources: Vec<Source>,
     pub(super) mistakes: Vec<String>,
+    /// Equal for the same resources, in whatever order they came. Only compared with others of this process.
+    pub(super) fingerprint: u64,
 }
 
 impl Resources {
-    /// Reads the resources of a response. The texts `before` stay if they cannot be told from ones that are unreadable.
+    /// Reads the resources of a response, in the order of their names: a control plane may send a map, in another order each
+    /// time. The texts `before` stay if they cannot be told from ones that are unreadable.
     pub(super) fn read(resources: Vec<Any>, defaults: &XdsDefaults, before: &[Source]) -> Self {
         let count = resources.len();
         if count > RESOURCES_MAX {
             return Self {
                 sources: before.to_vec(),
                 mistakes: vec![format!("{count} resources are more than {RESOURCES_MAX}")],
+                fingerprint: fingerprint(&count),
             };
         }
-        let mut read = Self::default();
-        let mut names = HashSet::new();
-        let mut has_unknown = false;
+        let (mut readable, mut unreadable) = (Vec::with_capacity(count), Vec::new());
+        let mut mistakes = Vec::new();
         for (index, resource) in resources.into_iter().enumerate() {
-            let config = match config(&resource) {
-                Ok(config) => config,
+            match config(&resource) {
+                Ok(config) => readable.push(source(config, defaults)),
                 Err(why) => {
-                    has_unknown = true;
-                    read.mistakes.push(format!("resources[{index}]: {why}"));
-                    continue;
+                    mistakes.push(format!("resources[{index}]: {why}"));
+                    unreadable.push((resource.type_url, resource.value));
                 }
-            };
-            let source = source(config, defaults);
-            if names.insert(source.name.clone()) {
-                read.sources.push(source);
-            } else {
-                read.mistakes.push(format!(
-                    "{}: two resources have this name: the first one counts",
-                    source.name
-                ));
             }
         }
-        if has_unknown {
-            let missing = before.iter().filter(|before| !names.contains(&before.name));
-            read.sources.extend(missing.cloned());
+        readable.sort_unstable_by(by_name);
+        unreadable.sort_unstable();
+        let fingerprint = fingerprint(&(&readable, &unreadable));
+        let twice = |pair: &[Source]| pair[0].name == pair[1].name;
+        for pair in readable.windows(2).filter(|pair| twice(pair)) {
+            mistakes.push(format!(
+                "{}: two resources have this name: the one whose rules sort first counts",
+                pair[0].name
+            ));
         }
-        read
+        let mut sources = readable;
+        sources.dedup_by(|later, first| later.name == first.name);
+        if !unreadable.is_empty() {
+            let names: HashSet<_> = sources.iter().map(|source| &*source.name).collect();
+            let missing = before
+                .iter()
+                .filter(|before| !names.contains(&*before.name));
+            let missing: Vec<_> = missing.cloned().collect();
+            sources.extend(missing);
+            sources.sort_unstable_by(by_name);
+        }
+        Self {
+            sources,
+            mistakes,
+            fingerprint,
+        }
     }
+}
+
+fn by_name(one: &Source, other: &Source) -> Ordering {
+    (&one.name, &one.text).cmp(&(&other.name, &other.text))
+}
+
+pub(super) fn fingerprint(of: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn config(resource: &Any) -> Result<RateLimitConfig, String> {
@@ -292,8 +318,52 @@ mod tests {
             "e may be one of those that cannot be read"
         );
         assert_eq!(read.mistakes.len(), 3, "{:?}", read.mistakes);
-        assert!(read.mistakes[0].starts_with("a: two resources"));
-        assert!(read.mistakes[1].starts_with("resources[3]: it is of the type"));
+        assert!(read.mistakes[0].starts_with("resources[3]: it is of the type"));
+        assert!(read.mistakes[2].starts_with("a: two resources"));
+    }
+
+    /// A control plane may send a map, whose order is another one each time.
+    #[test]
+    fn the_order_of_resources_does_not_matter() {
+        let limited = |name: &str, domain: &str, requests_per_unit| {
+            let policy = RateLimitPolicy {
+                unit: RateLimitUnit::Hour.into(),
+                requests_per_unit,
+                ..RateLimitPolicy::default()
+            };
+            let descriptor = RateLimitDescriptor {
+                key: "k".to_owned(),
+                rate_limit: Some(policy),
+                ..RateLimitDescriptor::default()
+            };
+            any(&RateLimitConfig {
+                name: name.to_owned(),
+                domain: domain.to_owned(),
+                descriptors: vec![descriptor],
+            })
+        };
+        let broken = |byte| Any {
+            value: vec![byte],
+            ..any(&named("x"))
+        };
+        let mut resources = vec![
+            limited("a", "shop", 3),
+            limited("b", "shop", 7),
+            limited("a", "shop", 5),
+            broken(0xff),
+            broken(0xfe),
+        ];
+        let before = source(named("e"), &XdsDefaults::default());
+        let first = read(resources.clone(), std::slice::from_ref(&before));
+        assert_eq!(first.sources.len(), 3);
+        for _ in 0..resources.len() {
+            resources.rotate_left(1);
+            let again = read(resources.clone(), std::slice::from_ref(&before));
+            assert_eq!(again.sources, first.sources);
+            assert_eq!(again.fingerprint, first.fingerprint);
+        }
+        resources[0] = limited("c", "other", 1);
+        assert_ne!(read(resources, &[before]).fingerprint, first.fingerprint);
     }
 
     #[test]

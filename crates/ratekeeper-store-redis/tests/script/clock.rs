@@ -53,7 +53,7 @@ fn no_caller_waits_for_more_than_two_windows() {
             let spec = LimitSpec::new(algorithm, 5, Micros::from_secs(4));
             let mut counter = Counter {
                 client: &mut client,
-                script: &script,
+                script,
                 names: names(),
                 limit: Limit::try_new(spec).expect("a valid limit"),
             };
@@ -91,7 +91,7 @@ fn a_second_step_back_costs_as_much_again_and_no_more() {
         let spec = LimitSpec::new(algorithm, 5, Micros::from_secs(4));
         let mut counter = Counter {
             client: &mut client,
-            script: &script,
+            script,
             names: names(),
             limit: Limit::try_new(spec).expect("a valid limit"),
         };

@@ -133,7 +133,7 @@ impl Region {
         call.set_heard(Some((Arc::clone(&self.heard), self.boot())));
         make(&mut call, &self.names);
         let mut pipeline = Vec::new();
-        push(&self.script, &call, self.now, &mut pipeline);
+        push(self.script, &call, self.now, &mut pipeline);
         self.client.send(&pipeline);
         self.client.read()
     }

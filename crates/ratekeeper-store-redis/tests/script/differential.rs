@@ -287,7 +287,7 @@ impl Redis {
             let group = lane.request(hits, key, Group::new);
             let mut call = Call::new();
             call.push(&group, names);
-            push(&self.script, &call, lane.now, &mut pipeline);
+            push(self.script, &call, lane.now, &mut pipeline);
             sent.push((index, hits, group));
         }
         self.client.send(&pipeline);

@@ -269,7 +269,7 @@ impl Redis {
 
     fn ask(&mut self, call: &Call, now: Timestamp) -> Reply {
         let mut pipeline = Vec::new();
-        push(&self.script, call, now, &mut pipeline);
+        push(self.script, call, now, &mut pipeline);
         self.client.send(&pipeline);
         self.client.read()
     }
@@ -298,7 +298,7 @@ impl Redis {
                 Act::Exact(hits) => call.push(&group(lane, *hits), names),
                 Act::LeaseCall(lease_call) => call.push_lease_call(lease_call, names),
             }
-            push(&self.script, &call, lane.now, &mut pipeline);
+            push(self.script, &call, lane.now, &mut pipeline);
             sent.push((index, act));
         }
         self.client.send(&pipeline);

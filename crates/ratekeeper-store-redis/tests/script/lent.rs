@@ -294,7 +294,7 @@ fn plays(algorithm: Algorithm) {
         let mut client = client.borrow_mut();
         let mut redis = Redis {
             client: &mut client,
-            script: &script,
+            script,
             names: names.clone(),
             counter: LoanCounter {
                 key: CounterKey {

@@ -60,7 +60,7 @@ impl Log {
         for _ in 0..HITS {
             log.now = log.now.after(Micros::new(1));
             let (_, call) = log.call(1);
-            push(&log.script, &call, log.now, &mut pipeline);
+            push(log.script, &call, log.now, &mut pipeline);
             log.core(1);
         }
         log.client.send(&pipeline);

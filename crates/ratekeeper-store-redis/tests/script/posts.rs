@@ -122,7 +122,7 @@ impl Redis {
         call.push(group, &self.names);
         let mut pipeline = Vec::new();
         push(
-            &self.script,
+            self.script,
             &call,
             Timestamp::from_micros(now),
             &mut pipeline,

@@ -142,7 +142,7 @@ fn simulated_nodes_admit_no_more_than_the_limit_by_the_script_in_redis() {
                 };
                 let played = run.run(|_| Scripted {
                     client: &mut client,
-                    script: &script,
+                    script,
                     names: names(),
                 });
                 totals += played.unwrap_or_else(|broken| panic!("{broken}"));

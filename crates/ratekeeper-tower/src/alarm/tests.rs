@@ -67,6 +67,28 @@ async fn the_last_poller_is_woken() {
     assert!(timeout(PATIENCE, alarm).await.is_ok(), "it never rang");
 }
 
+/// A waker whose task does away with all.
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("a waker is others' code");
+    }
+}
+
+#[tokio::test]
+async fn a_waker_that_panics_ends_no_other_timer() {
+    let thread = TimerThread::of_process().expect("a thread can be made");
+    let now = HostInstant::now();
+    thread.wake_at(now, Waker::from(Arc::new(Panics)));
+    let bed = Arc::new(Bed::default());
+    thread.wake_at(
+        now + Duration::from_millis(1),
+        Waker::from(Arc::clone(&bed)),
+    );
+    eventually("it wakes", || bed.0.load(Ordering::Acquire));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_of_many_timers_at_once_fires() {
     let start = Instant::now();

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
@@ -11,8 +12,11 @@ use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Full};
 use ratekeeper_limiter::Check;
 use ratekeeper_rules::{UsageEstimate, UsageRules};
-use ratekeeper_store::{MemoryConfig, MemoryStore};
+use ratekeeper_store::{
+    Answer, MemoryConfig, MemoryStore, Request as StoreRequest, Store, StoreError, Verdicts,
+};
 use ratekeeper_tower::{LayerMode, RulesLayer, SpentFrom, SpentSlot, Switch};
+use tokio::sync::mpsc;
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::{Memory, full, header, layer, limiter_with};
@@ -106,6 +110,51 @@ impl Limited {
     fn hits(&self, from: SpentFrom) -> u64 {
         self.layer.counts().usage.hits[from as usize]
     }
+}
+
+/// Counters elsewhere: a question is sent when its ticket is polled, and told of then.
+struct Elsewhere {
+    memory: MemoryStore,
+    asked: mpsc::UnboundedSender<()>,
+}
+
+impl Store for Elsewhere {
+    type Ticket = Pin<Box<dyn Future<Output = Result<Verdicts, StoreError>> + Send>>;
+
+    fn decide(&self, request: &StoreRequest<'_>) -> Answer<Self::Ticket> {
+        let asked = self.asked.clone();
+        let Answer::Decided(verdicts) = self.memory.decide(request);
+        Answer::Pending(Box::pin(async move {
+            asked.send(()).expect("somebody listens");
+            Ok(verdicts)
+        }))
+    }
+}
+
+#[tokio::test]
+async fn a_response_that_ends_in_a_plain_thread_pays_in_a_store_elsewhere() {
+    let (asked, mut questions) = mpsc::unbounded_channel();
+    let memory = MemoryStore::new(MemoryConfig::default()).expect("there is memory");
+    let limiter = limiter_with(BUDGET, Elsewhere { memory, asked });
+    let called = service_fn(async |_: Request<()>| {
+        let mut response = Response::new(Frames::of(&[TOLD], End::Whole));
+        let media_type = HeaderValue::from_static("application/json");
+        response.headers_mut().insert("content-type", media_type);
+        Ok::<_, Infallible>(response)
+    });
+    let layer = RulesLayer::new(limiter, "d");
+    let response = layer.layer(called).oneshot(ask()).await;
+    let mut body = Box::pin(response.expect("an answer").into_body());
+    while questions.try_recv().is_ok() {}
+    let read = std::thread::spawn(move || {
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        while let Poll::Ready(Some(frame)) = body.as_mut().poll_frame(&mut cx) {
+            assert!(frame.is_ok());
+        }
+    });
+    read.join().expect("it is read");
+    let paid = tokio::time::timeout(Duration::from_secs(10), questions.recv()).await;
+    assert_eq!(paid, Ok(Some(())));
 }
 
 /// Sends a request that is answered by `frames`, and ends so.

@@ -66,7 +66,7 @@ impl LoanRegions {
         Self::named(regions.iter().map(|region| &*region.name))
     }
 
-    /// How many there are.
+    /// The number of them.
     #[must_use]
     pub const fn count(&self) -> usize {
         self.ids.len()
@@ -262,7 +262,7 @@ impl<'a> Reader<'a> {
         Some(taken)
     }
 
-    /// How many loans follow, each with its region; inner [`None`] if they are those of all `regions`, in their order.
+    /// The number of loans that follow, each with its region; inner [`None`] if they are those of all `regions`, in their order.
     fn count(&mut self, regions: &LoanRegions) -> Option<Option<u8>> {
         let bytes: [u8; 8] = self.take(8)?.try_into().ok()?;
         match bytes {
@@ -300,7 +300,7 @@ mod tests {
         LoanRegions::named(["aa", "ap", "eu", "us"])
     }
 
-    /// What builds before this wrote of [three] regions for loans that now are `bytes`.
+    /// The bytes that builds before this wrote of [three] regions, for loans that now are `bytes`.
     pub(super) fn written_before<T>(
         bytes: &[u8],
         peers: &[T],

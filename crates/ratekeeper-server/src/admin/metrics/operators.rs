@@ -1,4 +1,4 @@
-//! Rules that operators have switched, and requests of senders who are none.
+//! Rules that operators have switched, and requests and calls of senders who are none.
 
 use std::fmt;
 
@@ -10,6 +10,7 @@ use crate::figures::families::{Families, by};
 pub(super) fn encode(
     rules: &[RuleRow],
     refused: [(&'static str, u64); 3],
+    callers_refused: [(&'static str, u64); 2],
     families: &mut Families<'_>,
 ) -> fmt::Result {
     let counts = RuleSwitch::ALL.map(|to| {
@@ -28,5 +29,11 @@ pub(super) fn encode(
         families.gauges("ratelimit_rule_switched", help, switched)?;
     }
     let help = "Requests to the admin API refused because of their sender";
-    families.counters("ratelimit_admin_refusals", help, by("reason", refused))
+    families.counters("ratelimit_admin_refusals", help, by("reason", refused))?;
+    let help = "Tokens of callers refused on the listeners for checks";
+    families.counters(
+        "ratelimit_caller_refusals",
+        help,
+        by("reason", callers_refused),
+    )
 }

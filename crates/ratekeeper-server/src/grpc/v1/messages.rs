@@ -314,7 +314,7 @@ impl From<Refusal> for Status {
             Reason::Unauthenticated => Self::unauthenticated(message),
             Reason::Forbidden => Self::permission_denied(message),
             Reason::State(_) => Self::failed_precondition(message),
-            Reason::NoRoom => Self::resource_exhausted(message),
+            Reason::NoRoom | Reason::Guessing => Self::resource_exhausted(message),
             Reason::Unavailable => Self::unavailable(message),
         }
     }

@@ -1,5 +1,7 @@
 //! Checks, one or many, peeks and explanations.
 
+use std::time::Instant;
+
 use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::{Explanation, Ruling, Waiting};
 use ratekeeper_store::Answer::Decided;
@@ -39,7 +41,7 @@ impl<C: Sender> Api<'_, C> {
             return Ok(unread(self.app, refusal, |answer| read(&answer))?);
         }
         self.permit_override(subject)?;
-        require_rules(self.app)?;
+        require_rules(self.app, subject.domains())?;
         let limiter = &self.app.limiter;
         if unmatched == Unmatched::Refused {
             let check = subject.check(1);
@@ -64,19 +66,21 @@ impl<C: Sender> Api<'_, C> {
     ) -> Result<R, C::Error> {
         let subject = Subject::from(request);
         let name = self.sender.permit(Power::Hold)?;
-        subject.refuse_overrides()?;
+        subject.refuse_overrides_beside_key()?;
         if request.standing {
             let message = "a check with an `idempotency_key` has none; leave it out";
             return Err(Refusal::invalid("standing", message).into());
         }
         let key = bounded(&request.idempotency_key)?;
-        let check = subject.check(1);
-        let now = self.app.limiter.clock().now();
+        let origin = self.sender.origin();
+        let mut check = subject.check(1);
+        check.observer = self.app.observer(TracedMethod::Check, origin);
+        let (now, start) = (self.app.limiter.clock().now(), Instant::now());
         let charged = self.app.limiter.caller(name).charge(&check, key).await;
+        self.app.durations.add(start.elapsed());
         let charged = charged.map_err(Refusal::of_hold("idempotency_key"))?;
         let decision = &charged.decision;
         if !charged.is_repeat {
-            let origin = self.sender.origin();
             (self.app).record(decision, check.descriptors(), origin, now);
         }
         Ok(read(&CheckAnswer::charged(decision)))
@@ -90,12 +94,11 @@ impl<C: Sender> Api<'_, C> {
         mut read: impl FnMut(&CheckRequest<'_>, &CheckAnswer<'_>) -> R,
     ) -> Result<Batch<R>, C::Error> {
         let mut unreadable = self.validate_all(requests)?.into_iter().peekable();
-        require_rules(self.app)?;
-        let room = self
-            .app
-            .long_answers
-            .room(requests.len())
-            .map_err(Refusal::from)?;
+        let subjects = requests.iter().map(|request| Subject::from(&request.0));
+        require_rules(self.app, subjects.flat_map(|subject| subject.domains()))?;
+        let descriptors = requests.iter().map(|request| request.0.descriptors.len());
+        let room = self.app.long_answers.room(descriptors.sum());
+        let room = room.map_err(Refusal::from)?;
         let round = Round::begin(self.app, self.sender.origin());
         let now = round.now;
         let asked = requests.iter().enumerate().map(|(number, request)| {
@@ -155,7 +158,7 @@ impl<C: Sender> Api<'_, C> {
             return Ok(unread(self.app, refusal, |answer| read(&answer))?);
         }
         self.permit_override(subject)?;
-        require_rules(self.app)?;
+        require_rules(self.app, subject.domains())?;
         let mut check = subject.check(0);
         check.observer = (self.app).observer(TracedMethod::Peek, self.sender.origin());
         let (decision, would_allow) = self.app.limiter.peek(&check).await;
@@ -200,7 +203,7 @@ pub(super) fn unread<R>(
 }
 
 /// Returns whether such a request may pass, and why it cannot be read.
-fn judge(app: &App, refusal: Refusal) -> Result<(bool, String), Refusal> {
+pub(super) fn judge(app: &App, refusal: Refusal) -> Result<(bool, String), Refusal> {
     if refusal.reason != Reason::OutOfBounds {
         return Err(refusal);
     }

@@ -97,7 +97,7 @@ impl Holder<'_> {
         }
         subject.refuse_overrides()?;
         let key = key(&request.idempotency_key)?;
-        require_rules(self.app)?;
+        require_rules(self.app, subject.domains())?;
         let mut check = subject.check(1);
         check.observer = self.app.observer(TracedMethod::Acquire, self.origin);
         let now = self.app.limiter.clock().now();
@@ -151,7 +151,7 @@ impl Holder<'_> {
         let hits = reserved_hits(request.hits)?;
         let ttl = ttl(request.ttl_ms)?;
         let key = key(&request.idempotency_key)?;
-        require_rules(self.app)?;
+        require_rules(self.app, subject.domains())?;
         let mut check = subject.check(hits);
         check.observer = self.app.observer(TracedMethod::Reserve, self.origin);
         let reserve = Reserve {
@@ -200,7 +200,7 @@ impl Refunder<'_> {
         subject.refuse_overrides()?;
         subject.refuse_zero_hits()?;
         let key = key(&request.idempotency_key)?;
-        require_rules(self.app)?;
+        require_rules(self.app, subject.domains())?;
         let decision = self.caller.refund(&subject.check(1), key).await;
         let decision = decision.map_err(Refusal::of_hold("idempotency_key"))?;
         Ok(read(&CheckAnswer::peeked(&decision, decision.allowed())))

@@ -8,13 +8,14 @@ use ratekeeper_limiter::{
     BroughtLimit, Check, ENTRY_BYTES_MAX, LimitStatus, MAX_HITS, OwnLimit, Ruling,
 };
 use ratekeeper_rules::{Domain, Entry, FailureMode, Matched, Node, RuleSet};
+use ratekeeper_store::Answer::Decided;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::check::CHECKS_MAX;
+use super::check::{CHECKS_MAX, judge};
 use super::request::entry_text;
 use super::round::Round;
-use super::{Api, Object, Refusal, Sender, require_rules};
+use super::{Api, Object, Reason, Refusal, Sender, require_rules};
 use crate::access::callers::Power;
 
 /// The key under which identifiers are counted that come with a limit of their own.
@@ -83,7 +84,8 @@ pub(crate) struct LimitsRequest<'a> {
 pub(crate) struct LimitAnswer {
     /// True if the request may pass.
     pub(crate) success: bool,
-    /// Hits of a window, or a larger burst; 0 where the rule is switched off.
+    /// Hits of a window, or a larger burst; 0, as all numbers, where no limit answered: the rule is switched off, in shadow or
+    /// unlimited, or the request could not be read. `success` counts.
     pub(crate) limit: u64,
     /// Hits left.
     pub(crate) remaining: u64,
@@ -107,6 +109,19 @@ pub(crate) struct LimitsAnswer {
 }
 
 impl LimitAnswer {
+    /// The answer to a request that no limit has answered.
+    const fn unreadable(success: bool) -> Self {
+        Self {
+            success,
+            limit: 0,
+            remaining: 0,
+            reset: 0,
+            reset_after_ms: 0,
+            retry_after_ms: None,
+            degraded: false,
+        }
+    }
+
     fn new(ruling: &Ruling<'_>, now: Timestamp) -> Self {
         let decision = ruling.decision;
         let LimitStatus {
@@ -132,8 +147,22 @@ impl LimitAnswer {
     }
 }
 
-/// A short check, validated.
-struct Prepared<'a> {
+/// A short check, validated, or the answer to one that cannot be read.
+enum Prepared<'a> {
+    Check(PreparedCheck<'a>),
+    Unreadable(LimitAnswer),
+}
+
+/// Returns true if nothing is wrong with a request but what its client may have chosen.
+const fn is_whole<T>(prepared: &Result<T, Refusal>) -> bool {
+    match prepared {
+        Ok(_) => true,
+        Err(refusal) => matches!(refusal.reason, Reason::OutOfBounds),
+    }
+}
+
+/// The parts of a short check.
+struct PreparedCheck<'a> {
     domain: Cow<'a, str>,
     entries: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     hits: i64,
@@ -141,7 +170,7 @@ struct Prepared<'a> {
     own: Option<OwnLimit>,
 }
 
-impl Prepared<'_> {
+impl PreparedCheck<'_> {
     fn check(&self) -> Check<'_> {
         let mut check = Check::new(&self.domain);
         let entries = self.entries.iter();
@@ -155,7 +184,10 @@ impl Prepared<'_> {
 impl<C: Sender> Api<'_, C> {
     /// Decides one short check.
     pub(crate) async fn limit(&self, request: &LimitRequest<'_>) -> Result<LimitAnswer, C::Error> {
-        let prepared = self.prepare(request, "")?;
+        let prepared = match self.prepare(request, "")? {
+            Prepared::Check(check) => check,
+            Prepared::Unreadable(answer) => return Ok(answer),
+        };
         let now = self.app.limiter.clock().now();
         let read = |ruling: &Ruling<'_>| LimitAnswer::new(ruling, now);
         let origin = self.sender.origin();
@@ -179,39 +211,47 @@ impl<C: Sender> Api<'_, C> {
         let round = Round::begin(self.app, self.sender.origin());
         let now = round.now;
         let read = |_: &Prepared<'_>, ruling: &Ruling<'_>| LimitAnswer::new(ruling, now);
-        let asked = prepared.iter().map(|prepared| {
-            let mut check = prepared.check();
-            round.ask(&mut check, |ruling| read(prepared, ruling))
+        let asked = prepared.iter().map(|prepared| match prepared {
+            Prepared::Check(check) => {
+                round.ask(&mut check.check(), |ruling| read(prepared, ruling))
+            }
+            Prepared::Unreadable(answer) => Decided(answer.clone()),
         });
         let asked: Vec<_> = asked.collect();
         Ok(round.end(prepared.iter().zip(asked), read).await)
     }
 
-    /// Validates a request; `prefix` leads the paths of wrong fields.
+    /// Validates a request; `prefix` leads the paths of wrong fields. What its client may have chosen is judged, so that it
+    /// is no error.
     fn prepare<'r>(
         &self,
         request: &'r LimitRequest<'_>,
         prefix: &str,
     ) -> Result<Prepared<'r>, C::Error> {
-        require_rules(self.app)?;
+        // A limit that comes along needs none, and a rule that is there was not refused.
+        require_rules(self.app, [])?;
         let prepared = match request.rule.is_empty() {
             true => request.own(),
             false => request.named(self.app.limiter.snapshot().rules()),
         };
-        let prepared = prepared.map_err(|refusal| Refusal {
-            field: format!("{prefix}{}", refusal.field),
-            ..refusal
-        })?;
-        if prepared.own.is_some() {
+        if request.rule.is_empty() && is_whole(&prepared) {
             self.sender.permit(Power::Override)?;
         }
-        Ok(prepared)
+        let refusal = match prepared {
+            Ok(check) => return Ok(Prepared::Check(check)),
+            Err(refusal) => Refusal {
+                field: format!("{prefix}{}", refusal.field),
+                ..refusal
+            },
+        };
+        let (allowed, _) = judge(self.app, refusal)?;
+        Ok(Prepared::Unreadable(LimitAnswer::unreadable(allowed)))
     }
 }
 
 impl LimitRequest<'_> {
     /// The check by a limit that comes with the request.
-    fn own(&self) -> Result<Prepared<'_>, Refusal> {
+    fn own(&self) -> Result<PreparedCheck<'_>, Refusal> {
         let missing = |field: &str| Refusal::invalid(field, format!("missing field `{field}`"));
         let quota = self.limit.ok_or_else(|| missing("limit"))?;
         let window = self.duration.as_ref().ok_or_else(|| missing("duration"))?;
@@ -239,7 +279,7 @@ impl LimitRequest<'_> {
         };
         let limit = Limit::try_new(spec).map_err(refused)?.without_delay();
         let domain = Some(&*self.domain).filter(|domain| !domain.is_empty());
-        Ok(Prepared {
+        Ok(PreparedCheck {
             domain: domain.unwrap_or(DOMAIN).into(),
             entries: vec![(IDENTIFIER.into(), self.identifier()?.into())],
             hits: self.hits()?,
@@ -251,7 +291,7 @@ impl LimitRequest<'_> {
     }
 
     /// The check by a rule.
-    fn named(&self, rules: &RuleSet) -> Result<Prepared<'_>, Refusal> {
+    fn named(&self, rules: &RuleSet) -> Result<PreparedCheck<'_>, Refusal> {
         let given = [
             ("limit", self.limit.is_some()),
             ("duration", self.duration.is_some()),
@@ -262,21 +302,29 @@ impl LimitRequest<'_> {
         if let Some((field, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
             return Err(Refusal::invalid(field, "the rule has one; leave it out"));
         }
-        let identifier = self.identifier()?;
-        let (domain, path) = path_of(rules, &self.rule)
+        let (domain, path) = rules
+            .path_of(&self.rule)
             .ok_or_else(|| Refusal::invalid("rule", "no rule has this id"))?;
+        if path
+            .last()
+            .is_some_and(|node| !has_rule(rules, node, &self.rule))
+        {
+            let message = "this is a limit of one plan; name the rule of the default plan: the tenant's own plan decides";
+            return Err(Refusal::invalid("rule", message));
+        }
         let mut open = path.iter().filter(|node| !is_fixed(node));
         let (Some(named), None) = (open.next(), open.next()) else {
             let message = "this rule takes more or less than an identifier; use /v1/check";
             return Err(Refusal::invalid("rule", message));
         };
+        let identifier = self.identifier()?;
         let entries: Vec<Entry<'_>> = path.iter().map(|node| entry_of(node, identifier)).collect();
         if let Some(pattern) = named
             .value()
             .filter(|_| !is_matched(domain, &entries, &path))
         {
             let message = format!("the rule is for identifiers that match {pattern:?}");
-            return Err(Refusal::invalid("identifier", message));
+            return Err(Refusal::out_of_bounds("identifier", message));
         }
         let entries = entries.iter().map(|entry| {
             let value = match entry.value == identifier {
@@ -285,7 +333,7 @@ impl LimitRequest<'_> {
             };
             (Cow::Owned(entry.key.to_owned()), value)
         });
-        Ok(Prepared {
+        Ok(PreparedCheck {
             domain: domain.name().to_owned().into(),
             entries: entries.collect(),
             hits: self.hits()?,
@@ -295,10 +343,10 @@ impl LimitRequest<'_> {
 
     fn identifier(&self) -> Result<&str, Refusal> {
         match self.identifier.len() {
-            0 => Err(Refusal::invalid("identifier", "it must not be empty")),
+            0 => Err(Refusal::out_of_bounds("identifier", "it must not be empty")),
             length if length > ENTRY_BYTES_MAX => {
                 let message = format!("at most {ENTRY_BYTES_MAX} bytes");
-                Err(Refusal::invalid("identifier", message))
+                Err(Refusal::out_of_bounds("identifier", message))
             }
             _ => Ok(&self.identifier),
         }
@@ -308,7 +356,10 @@ impl LimitRequest<'_> {
         let hits = i64::try_from(self.cost.unwrap_or(1)).unwrap_or(i64::MAX);
         match hits <= MAX_HITS {
             true => Ok(hits),
-            false => Err(Refusal::invalid("cost", format!("at most {MAX_HITS}"))),
+            false => Err(Refusal::out_of_bounds(
+                "cost",
+                format!("at most {MAX_HITS}"),
+            )),
         }
     }
 }
@@ -337,18 +388,10 @@ fn algorithms() -> String {
     format!("expected one of {}", names.join(", "))
 }
 
-/// The domain of the rule with that id, and the nodes on its path.
-fn path_of<'r>(rules: &'r RuleSet, id: &str) -> Option<(&'r Domain, Vec<&'r Node>)> {
-    let rule = rules.rules().iter().find(|rule| *rule.id == *id)?;
-    let domain = rules.domain(&rule.domain)?;
-    let mut nodes = domain.nodes();
-    let mut path = Vec::with_capacity(rule.path.len());
-    for composite in rule.path.iter() {
-        let node = nodes.iter().find(|node| *node.pattern() == **composite)?;
-        path.push(node);
-        nodes = node.nodes();
-    }
-    Some((domain, path))
+/// Returns true if the rule with this id, which is at `node`, is the default plan's, or that has none there.
+fn has_rule(rules: &RuleSet, node: &Node, id: &str) -> bool {
+    let mut own = node.rules().iter().map(|index| rules.rule(*index));
+    node.rules().is_empty() || own.any(|rule| *rule.id == *id)
 }
 
 /// Returns true if the node is for one value alone.

@@ -29,6 +29,8 @@ pub(crate) enum Reason {
     Unauthenticated,
     /// The sender lacks the permission.
     Forbidden,
+    /// The sender's address has presented too many wrong tokens.
+    Guessing,
     /// The permit, reservation or key is in another state.
     State(&'static str),
     /// There is no room to remember what is to be done once.
@@ -106,14 +108,15 @@ impl From<NoAnswerRoom> for Refusal {
 
 impl From<Denied> for Refusal {
     fn from(denied: Denied) -> Self {
-        let (reason, message) = match denied {
-            Denied::Unknown(message) => (Reason::Unauthenticated, message.to_owned()),
-            Denied::Forbidden(message) => (Reason::Forbidden, message),
+        let reason = match denied {
+            Denied::Unknown(_) => Reason::Unauthenticated,
+            Denied::Forbidden(_) => Reason::Forbidden,
+            Denied::Guessing => Reason::Guessing,
         };
         Self {
             reason,
             field: String::new(),
-            message,
+            message: denied.to_string(),
         }
     }
 }

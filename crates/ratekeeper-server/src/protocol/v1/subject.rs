@@ -60,6 +60,15 @@ impl<'a> Subject<'a> {
         Ok(())
     }
 
+    /// The domains of its rules: its own, and those that descriptors name.
+    pub(super) fn domains(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        let named = self
+            .descriptors
+            .iter()
+            .map(|descriptor| &*descriptor.0.domain);
+        std::iter::once(self.domain).chain(named)
+    }
+
     /// Returns true if a descriptor brings a limit along, which needs a permission.
     pub(super) fn has_override(&self) -> bool {
         self.descriptors
@@ -70,6 +79,13 @@ impl<'a> Subject<'a> {
     /// Refuses limits that descriptors bring along to methods that have no use for them.
     pub(super) fn refuse_overrides(&self) -> Result<(), Refusal> {
         let message = "only a check can bring a limit along; leave it out";
+        self.refuse_if("limit", message, |descriptor| descriptor.limit.is_some())
+    }
+
+    /// Refuses them to a check that is carried out once.
+    pub(super) fn refuse_overrides_beside_key(&self) -> Result<(), Refusal> {
+        let message =
+            "a check with an `idempotency_key` cannot bring a limit along; leave one of them out";
         self.refuse_if("limit", message, |descriptor| descriptor.limit.is_some())
     }
 
@@ -153,6 +169,11 @@ impl DescriptorRequest<'_> {
         if self.hits.is_some_and(|hits| hits > MAX_HITS.unsigned_abs()) {
             let message = "at most 9007199254740991 (2^53 - 1)";
             return Err(Refusal::out_of_bounds("hits", message));
+        }
+        let quota = self.limit.as_ref().map(|limit| limit.requests_per_unit);
+        if quota.is_some_and(|quota| quota > MAX_HITS.unsigned_abs()) {
+            let message = "at most 9007199254740991 (2^53 - 1)";
+            return Err(Refusal::invalid("limit.requests_per_unit", message));
         }
         if self
             .limit
