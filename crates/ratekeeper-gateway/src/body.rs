@@ -1,5 +1,6 @@
 //! The bodies of requests and answers, streamed through the gateway piece by piece.
 
+mod copy;
 mod held_slot;
 mod kept_bytes;
 mod leftover;
@@ -22,6 +23,8 @@ use ratekeeper_server::{Fault as BoxError, Patience};
 use ratekeeper_tower::{RequestBytes, ResponseBody};
 use tokio::time::{Instant, Sleep, sleep};
 
+pub(crate) use self::copy::BodyCopy;
+use self::copy::Copier;
 pub(crate) use self::held_slot::{Finish, HeldSlot, SlotAndPermits};
 use self::kept_bytes::AHEAD_MAX;
 pub(crate) use self::kept_bytes::{KeptBytes, KeptSums};
@@ -63,6 +66,8 @@ struct Coming {
     ahead: Option<Ahead>,
     /// Looks for values that contradict those that decided.
     scanner: Option<Box<BodyScanner>>,
+    /// Gets all that goes to the upstream.
+    copier: Option<Copier>,
 }
 
 /// The part of a body that came before the decision.
@@ -70,7 +75,8 @@ struct Coming {
 struct Ahead {
     frames: VecDeque<Frame<Bytes>>,
     bytes: usize,
-    kept: KeptBytes,
+    /// None for a copy, which is no longer than what is buffered of any body.
+    kept: Option<KeptBytes>,
     /// True if the body ended with it.
     is_over: bool,
 }
@@ -120,8 +126,43 @@ impl RequestBody {
                 timing: Timing::new(patience),
                 ahead: None,
                 scanner: None,
+                copier: None,
             })),
         })
+    }
+
+    /// All of a body that was there before.
+    fn copied(frames: VecDeque<Frame<Bytes>>, bytes: usize, progress: Arc<Progress>) -> Self {
+        let ahead = Ahead {
+            frames,
+            bytes,
+            kept: None,
+            is_over: true,
+        };
+        Self {
+            coming: Some(Box::new(Coming {
+                incoming: None,
+                left: 0,
+                bytes_max: 0,
+                progress,
+                bytes: None,
+                is_http2: false,
+                client_header: ClientHeader::default(),
+                is_stream: false,
+                timing: None,
+                ahead: Some(ahead),
+                scanner: None,
+                copier: None,
+            })),
+        }
+    }
+
+    /// Has what goes to the upstream copied, as long as it is short; None if there is no body.
+    pub(crate) fn copy(&mut self) -> Option<BodyCopy> {
+        let coming = self.coming.as_mut()?;
+        let copy = BodyCopy::new(&coming.progress);
+        coming.copier = Some(copy.copier());
+        Some(copy)
     }
 
     pub(crate) const fn none() -> Self {
@@ -140,7 +181,7 @@ impl RequestBody {
             coming.ahead = Some(Ahead {
                 frames: VecDeque::new(),
                 bytes: 0,
-                kept,
+                kept: Some(kept),
                 is_over: false,
             });
         }
@@ -282,7 +323,7 @@ impl Coming {
         let length = data.as_ref().map_or(0, Bytes::len);
         ahead.bytes += length;
         ahead.frames.push_back(frame);
-        if !ahead.kept.add(length) {
+        if ahead.kept.as_mut().is_some_and(|kept| !kept.add(length)) {
             return Poll::Ready(Err(Fault::NoRoomForBody));
         }
         if ahead.bytes > AHEAD_MAX {
@@ -354,10 +395,17 @@ impl Body for RequestBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        match &mut self.coming {
-            Some(coming) => coming.poll_frame(cx),
-            None => Poll::Ready(None),
+        let Some(coming) = &mut self.coming else {
+            return Poll::Ready(None);
+        };
+        let frame = ready!(coming.poll_frame(cx));
+        if let Some(copier) = &coming.copier
+            && !matches!(frame, Some(Err(_)))
+        {
+            let is_last = frame.is_none() || coming.is_end_stream();
+            copier.add(frame.as_ref().and_then(|it| it.as_ref().ok()), is_last);
         }
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {

@@ -2,12 +2,13 @@
 
 mod answer_first;
 mod pool;
+mod shared;
 
 use std::io;
 use std::sync::Arc;
 
-use hyper::client::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
@@ -16,7 +17,9 @@ use tokio_rustls::TlsConnector;
 use tracing::debug;
 
 use self::answer_first::AnswerFirst;
+use self::pool::FirstToOpen;
 pub(crate) use self::pool::{Connection, Lease, Pool};
+pub(crate) use self::shared::Shared;
 use crate::body::RequestBody;
 use crate::metrics::UpstreamCounts;
 use crate::upstream::{Address, Secured, Speech, Upstream};
@@ -24,17 +27,6 @@ use crate::upstream::{Address, Secured, Speech, Upstream};
 /// The most that is read of an HTTP/1 answer at a time, in bytes: its whole head, and then a piece of
 /// its body. A client that stalls holds a few of these.
 const READ_BYTES_MAX: usize = 32 << 10;
-
-/// The bytes that an upstream may send of one HTTP/2 answer before its client takes any of it.
-const STREAM_WINDOW: u32 = 64 << 10;
-
-/// The bytes that it may send of all answers: enough for a thousand stalled ones, so that they do not
-/// hold up the others on their connection.
-const CONNECTION_WINDOW: u32 = 64 << 20;
-
-/// The bytes buffered of an HTTP/2 request that an upstream does not take, besides the piece that is
-/// being handed over.
-const SEND_BYTES_MAX: usize = 64 << 10;
 
 /// The reason why there is no connection.
 #[derive(Clone, Debug)]
@@ -64,8 +56,8 @@ pub(crate) enum ConnectionUse {
     Upgrade,
 }
 
-/// Connects to one of an upstream's addresses, handshakes included. If one connection may serve all requests, those that come while it is
-/// being opened wait for it.
+/// Connects to one of an upstream's addresses, handshakes included. Where a connection takes many requests, one with room is
+/// taken, and those that come while one is being opened wait for it.
 pub(crate) async fn connect(
     upstream: &Upstream,
     index: usize,
@@ -75,31 +67,43 @@ pub(crate) async fn connect(
     if connection_use == ConnectionUse::Upgrade || !upstream.may_share(index) {
         return connect_alone(upstream, index, pool, connection_use).await;
     }
-    let key = (upstream.id, index);
-    let waiting = async {
-        loop {
-            match pool.first_to_open(key) {
-                Ok(first) => return Err(first),
-                // If the request that was opening it has gone away, the next one opens it.
-                Err(others) => match others.outcome().await {
-                    Some(outcome) => return Ok(outcome),
-                    None => continue,
-                },
-            }
-        }
-    };
-    match timeout(upstream.connect_timeout, waiting).await {
-        Err(_) => Err(ConnectError::TooSlow),
-        Ok(Ok(Err(error))) => Err(error),
-        Ok(Ok(Ok(()))) => match pool.take(key) {
-            Some(connection) => Ok(connection),
-            // The connection serves one request at a time after all.
-            None => connect_alone(upstream, index, pool, ConnectionUse::Requests).await,
-        },
-        Ok(Err(first)) => {
+    let waiting = timeout(upstream.connect_timeout, share(upstream, index, pool)).await;
+    match waiting.unwrap_or(Err(ConnectError::TooSlow))? {
+        Sharing::Taken(connection) => Ok(connection),
+        Sharing::Alone => connect_alone(upstream, index, pool, ConnectionUse::Requests).await,
+        Sharing::First(first) => {
             let opened = connect_alone(upstream, index, pool, ConnectionUse::Requests).await;
             first.tell(opened.as_ref().map(drop).map_err(Clone::clone));
             opened
+        }
+    }
+}
+
+/// The way of a request to a connection that others may share.
+enum Sharing {
+    /// It shares one with room.
+    Taken(Connection),
+    /// It opens one, and others wait for that.
+    First(FirstToOpen),
+    /// Connections serve one request at a time after all.
+    Alone,
+}
+
+async fn share(upstream: &Upstream, index: usize, pool: &Pool) -> Result<Sharing, ConnectError> {
+    let key = (upstream.id, index);
+    loop {
+        if let Some(connection) = pool.take_shared(key) {
+            return Ok(Sharing::Taken(connection));
+        }
+        let others = match pool.first_to_open(key) {
+            Ok(first) => return Ok(Sharing::First(first)),
+            Err(others) => others,
+        };
+        match others.outcome().await {
+            Some(Err(error)) => return Err(error),
+            Some(Ok(())) if !upstream.may_share(index) => return Ok(Sharing::Alone),
+            // More may wait than it takes. If the request that was opening it has gone away, the next one opens it.
+            Some(Ok(())) | None => {}
         }
     }
 }
@@ -247,22 +251,9 @@ impl Opening<'_> {
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let mut builder = http2::Builder::new(TokioExecutor::new());
-        builder
-            .timer(TokioTimer::new())
-            .max_header_list_size(u32::try_from(READ_BYTES_MAX).unwrap_or(u32::MAX))
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
-            .max_send_buf_size(SEND_BYTES_MAX);
-        let (sender, connection) = builder.handshake(TokioIo::new(io)).await?;
-        let open = Open::new(self.counts);
-        tokio::spawn(async move {
-            // As above.
-            let _ = connection.await;
-            drop(open);
-        });
-        self.pool.share(self.key, sender.clone());
-        Ok(Connection::Http2(sender))
+        let shared = Shared::open(io, Open::new(self.counts)).await?;
+        self.pool.share(self.key, shared.clone());
+        Ok(Connection::Http2(shared))
     }
 }
 

@@ -1,18 +1,18 @@
 //! One request to an upstream, and its answer.
 
-use std::error::Error;
+mod failed;
+
 use std::future::Future;
-use std::io::{self, ErrorKind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Instant;
 
 use http::{HeaderMap, Method, Request, Response, Uri, Version};
 use hyper::body::Incoming;
-use hyper::client::conn::TrySendError;
 use tokio::time::timeout;
 
-use crate::body::{HeldSlot, Progress, RequestBody};
+use self::failed::{Failed, failed, innermost, is_over};
+use crate::body::{BodyCopy, HeldSlot, Progress, RequestBody};
 use crate::connect::{ConnectError, ConnectionUse, connect};
 use crate::connect::{Connection, Lease, Pool};
 use crate::fault::Fault;
@@ -29,109 +29,113 @@ pub(crate) struct Exchange<'a> {
     pub(crate) begun: Instant,
 }
 
-/// An answer, and the connection that it comes on if that serves one request at a time, and may serve another.
+/// The most that a request is sent again, over all reasons to: a connection that was kept may be over, and the next one
+/// too busy.
+const REPEATS_MAX: u32 = 2;
+
+/// An answer, and its part in the connection that it comes on, if that may serve another request.
 pub(crate) type Answered = (Response<Incoming>, Option<Lease>);
 
-/// A request that got no answer.
-enum Failed {
-    /// It was not sent.
-    Unsent(Box<Request<RequestBody>>),
-    /// It may have been.
-    Sent(hyper::Error),
-    TooSlow,
-}
-
-/// The parts of a request without a body that are needed to send it again.
+/// The parts of a request that are needed to send it again.
 struct Again {
     method: Method,
     uri: Uri,
     version: Version,
     headers: HeaderMap,
+    copy: Option<BodyCopy>,
 }
 
 impl Again {
-    fn request(self) -> Request<RequestBody> {
-        let mut request = Request::new(RequestBody::none());
+    /// The parts of `request`, the body of which is copied from here on.
+    fn of(request: &mut Request<RequestBody>) -> Self {
+        Self {
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            version: request.version(),
+            headers: request.headers().clone(),
+            copy: request.body_mut().copy(),
+        }
+    }
+
+    /// The request, unless not all of its body is there.
+    fn request(self) -> Option<Request<RequestBody>> {
+        let body = match self.copy {
+            Some(copy) => copy.into_body()?,
+            None => RequestBody::none(),
+        };
+        let mut request = Request::new(body);
         *request.method_mut() = self.method;
         *request.uri_mut() = self.uri;
         *request.version_mut() = self.version;
         *request.headers_mut() = self.headers;
-        request
+        Some(request)
     }
-}
-
-/// Classifies an error: a request that hyper gives back was not sent, and may go over either protocol next.
-fn failed(mut error: TrySendError<Request<RequestBody>>) -> Failed {
-    match error.take_message() {
-        Some(mut request) => {
-            head::as_http1(&mut request);
-            Failed::Unsent(Box::new(request))
-        }
-        None => Failed::Sent(error.into_error()),
-    }
-}
-
-/// The root cause of an error, for people.
-fn innermost(error: &hyper::Error) -> String {
-    let mut innermost: &dyn Error = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    innermost.to_string()
-}
-
-fn is_reset(error: &hyper::Error) -> bool {
-    let source = error.source().and_then(|it| it.downcast_ref::<io::Error>());
-    let kinds = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
-    source.is_some_and(|error| kinds.contains(&error.kind()))
 }
 
 impl Exchange<'_> {
-    /// Sends the request on a kept connection, or on a new one. If the kept one turns out to be closed,
-    /// the request is retried on a new one, provided nothing of it was sent, or it is idempotent
-    /// (RFC 9110, section 9.2.2) and nothing came back. Tells `slot` before anything is sent, and leaves an empty request.
+    /// Sends the request on a kept connection, or on a new one. It is sent again, on another, provided the upstream has not
+    /// looked at it, or the kept connection turns out to be closed, the request is idempotent (RFC 9110, section 9.2.2) and
+    /// nothing came back. Tells `slot` before anything is sent, and leaves an empty request.
     pub(crate) async fn run(
         &self,
         request: &mut Request<RequestBody>,
         slot: &HeldSlot,
     ) -> Result<Answered, Fault> {
-        let key = |index| (self.upstream.id, index);
-        let mut order = self.upstream.order();
-        let first = order.next().unwrap_or_default();
-        if self.connection_use == ConnectionUse::Requests
-            && let Some(connection) = self.pool.take(key(first))
-        {
-            let again = self.again(request);
+        let order = self.upstream.order();
+        let first = order.clone().next().unwrap_or_default();
+        let mut kept = match self.connection_use {
+            ConnectionUse::Requests => self.pool.take((self.upstream.id, first)),
+            ConnectionUse::Upgrade => None,
+        };
+        let mut left = REPEATS_MAX;
+        loop {
+            let is_kept = kept.is_some();
+            let (connection, index) = match kept.take() {
+                Some(connection) => (connection, first),
+                // Boxed: a handshake takes twice as much memory as all the rest of a request, and most
+                // requests find a kept connection.
+                None => Box::pin(self.connect(order.clone())).await?,
+            };
+            let is_shared = matches!(connection, Connection::Http2(_));
+            let again = self.again(&connection, is_kept, request);
             slot.sent();
-            match self.send(connection, first, request).await {
+            let failed = match self.send(connection, index, request).await {
                 Ok(answered) => return Ok(answered),
-                Err(Failed::Unsent(unsent)) => *request = *unsent,
-                Err(Failed::TooSlow) => return Err(self.too_slow()),
-                Err(Failed::Sent(error)) => {
-                    let is_closed =
-                        error.is_incomplete_message() || error.is_closed() || is_reset(&error);
-                    *request = match again.filter(|_| is_closed) {
-                        Some(again) => again.request(),
-                        None => return Err(self.broken(&error)),
-                    };
-                }
-            }
+                Err(failed) => failed,
+            };
+            // A new connection is not over before the first request, unless that came late to share it.
+            let is_late = is_shared && !matches!(failed, Failed::Sent(_));
+            let may_be_over = left > 0 && (is_kept || is_late);
+            *request = self.next(failed, again, may_be_over)?;
+            left -= 1;
             self.upstream.counts.record_retry();
-        }
-        let order = std::iter::once(first).chain(order);
-        // Boxed: a handshake takes twice as much memory as all the rest of a request, and most
-        // requests find a kept connection.
-        let (connection, index) = Box::pin(self.connect(order)).await?;
-        slot.sent();
-        match self.send(connection, index, request).await {
-            Ok(answered) => Ok(answered),
-            Err(Failed::TooSlow) => Err(self.too_slow()),
-            Err(Failed::Sent(error)) => Err(self.broken(&error)),
-            Err(Failed::Unsent(_)) => Err(self.broken_by("it closed the connection")),
         }
     }
 
-    /// Opens a new connection, to the first address of `order` that can be reached.
+    /// The request to be sent next, on another connection, where one has failed.
+    fn next(
+        &self,
+        failed: Failed,
+        again: Option<Again>,
+        may_be_over: bool,
+    ) -> Result<Request<RequestBody>, Fault> {
+        let again = again.filter(|_| may_be_over);
+        let (error, again) = match failed {
+            Failed::TooSlow => return Err(self.too_slow()),
+            Failed::Unsent(unsent) if may_be_over => return Ok(*unsent),
+            Failed::Unsent(_) => return Err(self.broken_by("it closed the connection")),
+            Failed::Unseen(error) => (error, again),
+            Failed::Sent(error) => {
+                let is_repeatable = |again: &Again| self.is_repeatable(&again.method);
+                let again = again.filter(|again| is_over(&error) && is_repeatable(again));
+                (error, again)
+            }
+        };
+        let next = again.and_then(Again::request);
+        next.ok_or_else(|| self.broken(&error))
+    }
+
+    /// Opens a new connection, or shares one, to the first address of `order` that can be reached.
     async fn connect(
         &self,
         order: impl Iterator<Item = usize>,
@@ -176,14 +180,22 @@ impl Exchange<'_> {
                 let answer = self.in_time(sent).await?.map_err(failed)?;
                 // What was to be upgraded may speak another protocol than the upstream's requests.
                 let is_for_requests = self.connection_use == ConnectionUse::Requests;
-                Ok((answer, Some(lease).filter(|_| is_for_requests)))
+                let lease = Some(Lease::Http1(lease)).filter(|_| is_for_requests);
+                Ok((answer, lease))
             }
-            Connection::Http2(mut sender) => {
+            Connection::Http2(mut shared) => {
                 let (mut parts, body) = request.into_parts();
                 head::as_http2(&mut parts, self.upstream, index);
-                let sent = pin!(sender.try_send_request(Request::from_parts(parts, body)));
-                let answer = self.in_time(sent).await?.map_err(failed)?;
-                Ok((answer, None))
+                let request = Request::from_parts(parts, body);
+                let sent = pin!(shared.sender.try_send_request(request));
+                let answer = self.in_time(sent).await?.map_err(failed);
+                if let Err(failed) = &answer
+                    && failed.is_of_connection()
+                {
+                    self.pool.forget((self.upstream.id, index), &shared);
+                }
+                let _stream = shared.into_stream();
+                Ok((answer?, Some(Lease::Http2 { _stream })))
             }
         }
     }
@@ -204,15 +216,24 @@ impl Exchange<'_> {
         Err(Failed::TooSlow)
     }
 
-    /// The parts needed to send it once more, if it is idempotent and has no body.
-    fn again(&self, request: &Request<RequestBody>) -> Option<Again> {
-        let is_idempotent = request.method().is_idempotent() && self.progress.is_none();
-        is_idempotent.then(|| Again {
-            method: request.method().clone(),
-            uri: request.uri().clone(),
-            version: request.version(),
-            headers: request.headers().clone(),
-        })
+    /// The parts needed to send it once more. Over HTTP/1 only one that is idempotent and has no body is, and on a kept
+    /// connection.
+    fn again(
+        &self,
+        connection: &Connection,
+        is_kept: bool,
+        request: &mut Request<RequestBody>,
+    ) -> Option<Again> {
+        let may_repeat = match connection {
+            Connection::Http1(_) => is_kept && self.is_repeatable(request.method()),
+            Connection::Http2(_) => self.connection_use == ConnectionUse::Requests,
+        };
+        may_repeat.then(|| Again::of(request))
+    }
+
+    /// Returns true if the request does no harm when it is carried out twice.
+    fn is_repeatable(&self, method: &Method) -> bool {
+        method.is_idempotent() && self.progress.is_none()
     }
 
     fn too_slow(&self) -> Fault {

@@ -100,10 +100,13 @@ async fn ask(upstream: &Upstream, index: usize, check: &HealthCheck) -> Result<(
     );
     let answer = match connection {
         Connection::Http1(mut lease) => lease.sender.send_request(request).await,
-        Connection::Http2(mut sender) => {
+        Connection::Http2(mut shared) => {
             let (mut parts, body) = request.into_parts();
             head::as_http2(&mut parts, upstream, index);
-            sender.send_request(Request::from_parts(parts, body)).await
+            shared
+                .sender
+                .send_request(Request::from_parts(parts, body))
+                .await
         }
     };
     match answer {

@@ -245,7 +245,7 @@ impl Upstream {
 
     /// The addresses in the order in which this request tries them: in turn, those that failed
     /// lately or are unhealthy last. If all are, all of them take turns.
-    pub(crate) fn order(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn order(&self) -> impl Iterator<Item = usize> + Clone {
         let count = self.addresses.len();
         let first = match count {
             1 => 0,

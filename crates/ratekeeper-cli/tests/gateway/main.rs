@@ -28,6 +28,7 @@ mod shedding;
 mod slow;
 mod smuggling;
 mod spelling;
+mod streams;
 mod support;
 mod traces;
 mod trust;

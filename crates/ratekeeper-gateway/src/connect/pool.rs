@@ -7,12 +7,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http1;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::ConnectError;
+use super::shared::{Shared, Stream};
 use crate::body::RequestBody;
 
 /// The time for which an unused connection is kept. It is shorter than servers usually wait for
@@ -21,6 +22,9 @@ const KEPT_FOR: Duration = Duration::from_secs(4);
 
 /// The most unused connections kept for one address.
 const KEPT_MAX: usize = 256;
+
+/// The most HTTP/2 connections to one address. Requests beyond what these take at once share them.
+const SHARED_MAX: usize = 16;
 
 /// The id of an upstream and the index of one of its addresses.
 type Key = (u64, usize);
@@ -46,7 +50,24 @@ struct Inner {
 struct Kept {
     /// Connections in order of use, the most recent last.
     idle: VecDeque<(http1::SendRequest<RequestBody>, Instant)>,
-    shared: Option<(http2::SendRequest<RequestBody>, Instant)>,
+    /// The first one that takes another request at once has it, so that the last ones become idle.
+    shared: Vec<(Shared, Instant)>,
+}
+
+impl Kept {
+    /// A share of an HTTP/2 connection with room for another request, or, if there can be no more connections, of the
+    /// one with the fewest.
+    fn share(&mut self) -> Option<Shared> {
+        self.shared.retain(|(shared, _)| shared.sender.is_ready());
+        let roomy = self.shared.iter().position(|(it, _)| it.has_room());
+        let (shared, used) = match roomy {
+            Some(index) => self.shared.get_mut(index)?,
+            None if self.shared.len() < SHARED_MAX => return None,
+            None => self.shared.iter_mut().min_by_key(|(it, _)| it.streams())?,
+        };
+        *used = Instant::now();
+        Some(shared.clone())
+    }
 }
 
 impl fmt::Debug for Pool {
@@ -58,22 +79,32 @@ impl fmt::Debug for Pool {
 /// A connection that a request may be sent on.
 pub(crate) enum Connection {
     /// HTTP/1, for one request at a time.
-    Http1(Lease),
+    Http1(Http1Lease),
     /// HTTP/2, for many requests at once.
-    Http2(http2::SendRequest<RequestBody>),
+    Http2(Shared),
+}
+
+/// The part that an answer has in its connection until it has been read.
+#[derive(Debug)]
+pub(crate) enum Lease {
+    Http1(Http1Lease),
+    Http2 {
+        /// Counted until dropped.
+        _stream: Stream,
+    },
 }
 
 /// An HTTP/1 connection that is in use, and is given back once its answer has been read. If dropped
 /// instead, it is closed.
-pub(crate) struct Lease {
+pub(crate) struct Http1Lease {
     pub(crate) sender: http1::SendRequest<RequestBody>,
     key: Key,
     pool: Pool,
 }
 
-impl fmt::Debug for Lease {
+impl fmt::Debug for Http1Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lease").finish_non_exhaustive()
+        f.debug_struct("Http1Lease").finish_non_exhaustive()
     }
 }
 
@@ -122,37 +153,48 @@ impl Pool {
         }
     }
 
-    /// Takes a connection that was used before and is still open.
+    /// Takes a connection that was used before, is still open and has room for a request.
     pub(crate) fn take(&self, key: Key) -> Option<Connection> {
         let mut inner = self.0.lock();
         let kept = inner.kept.get_mut(&key)?;
-        if let Some((sender, used)) = &mut kept.shared
-            && sender.is_ready()
-        {
-            *used = Instant::now();
-            return Some(Connection::Http2(sender.clone()));
+        if let Some(shared) = kept.share() {
+            return Some(Connection::Http2(shared));
         }
         let now = Instant::now();
         while let Some((sender, used)) = kept.idle.pop_back() {
             if sender.is_ready() && now.duration_since(used) < KEPT_FOR {
                 let pool = self.clone();
-                return Some(Connection::Http1(Lease { sender, key, pool }));
+                return Some(Connection::Http1(Http1Lease { sender, key, pool }));
             }
         }
         None
     }
 
     /// Leases a new HTTP/1 connection at once.
-    pub(crate) fn lease(&self, key: Key, sender: http1::SendRequest<RequestBody>) -> Lease {
+    pub(crate) fn lease(&self, key: Key, sender: http1::SendRequest<RequestBody>) -> Http1Lease {
         let pool = self.clone();
-        Lease { sender, key, pool }
+        Http1Lease { sender, key, pool }
+    }
+
+    /// Takes a share of an HTTP/2 connection that is open and has room for a request.
+    pub(crate) fn take_shared(&self, key: Key) -> Option<Connection> {
+        let shared = self.0.lock().kept.get_mut(&key)?.share()?;
+        Some(Connection::Http2(shared))
     }
 
     /// Keeps a new HTTP/2 connection for all requests.
-    pub(crate) fn share(&self, key: Key, sender: http2::SendRequest<RequestBody>) {
+    pub(crate) fn share(&self, key: Key, shared: Shared) {
         let mut inner = self.0.lock();
-        inner.kept.entry(key).or_default().shared = Some((sender, Instant::now()));
+        let all = &mut inner.kept.entry(key).or_default().shared;
+        all.push((shared, Instant::now()));
         self.see_to_sweeping(&mut inner);
+    }
+
+    /// Has no more requests go over a connection.
+    pub(crate) fn forget(&self, key: Key, shared: &Shared) {
+        if let Some(kept) = self.0.lock().kept.get_mut(&key) {
+            kept.shared.retain(|(other, _)| !other.is(shared));
+        }
     }
 
     fn keep(&self, key: Key, sender: http1::SendRequest<RequestBody>) {
@@ -193,8 +235,8 @@ impl Pool {
             }
             // Requests under way keep the connection open themselves.
             kept.shared
-                .take_if(|(sender, used)| sender.is_closed() || !is_kept(*used));
-            !kept.idle.is_empty() || kept.shared.is_some()
+                .retain(|(shared, used)| shared.sender.is_ready() && is_kept(*used));
+            !kept.idle.is_empty() || !kept.shared.is_empty()
         });
         inner.is_swept = !inner.kept.is_empty();
         inner.is_swept
@@ -202,8 +244,16 @@ impl Pool {
 }
 
 impl Lease {
-    /// Keeps the connection for the next request, if it is to stay open.
+    /// Makes room on the connection for the next request, if it is to stay open.
     pub(crate) fn give_back(self) {
+        if let Self::Http1(lease) = self {
+            lease.give_back();
+        }
+    }
+}
+
+impl Http1Lease {
+    fn give_back(self) {
         let Self {
             mut sender,
             key,

@@ -1,9 +1,16 @@
+use std::convert::Infallible;
+use std::future::pending;
 use std::sync::atomic::Ordering;
 
+use http::Response;
 use http::uri::Authority;
+use hyper::server;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioExecutor;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
@@ -13,20 +20,31 @@ use crate::tls;
 
 const REQUESTS: usize = 50;
 
-/// Makes this many requests look for a connection to `port` at once, and returns the number that found one.
+/// Makes this many requests look for a connection at once, and keep it. Returns the number that found one.
 async fn connect_at_once(upstream: Arc<Upstream>) -> usize {
     let pool = Pool::default();
     let mut all = JoinSet::new();
     for _ in 0..REQUESTS {
         let (upstream, pool) = (Arc::clone(&upstream), pool.clone());
-        all.spawn(async move {
-            connect(&upstream, 0, &pool, ConnectionUse::Requests)
-                .await
-                .is_ok()
-        });
+        all.spawn(async move { connect(&upstream, 0, &pool, ConnectionUse::Requests).await });
     }
     let found = all.join_all().await;
-    found.into_iter().filter(|found| *found).count()
+    found.iter().filter(|found| found.is_ok()).count()
+}
+
+/// A server of HTTP/2 that takes so many requests at once on a connection, and answers none. Its port.
+async fn server(streams_max: u32) -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let service = service_fn(|_| pending::<Result<Response<String>, Infallible>>());
+    let mut builder = server::conn::http2::Builder::new(TokioExecutor::new());
+    builder.max_concurrent_streams(streams_max);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(builder.serve_connection(TokioIo::new(stream), service));
+        }
+    });
+    port
 }
 
 fn at(port: u16, speech: Speech) -> Arc<Upstream> {
@@ -41,13 +59,18 @@ fn at(port: u16, speech: Speech) -> Arc<Upstream> {
 }
 
 #[tokio::test]
-async fn whoever_comes_at_once_shares_one_connection_of_http2() {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
-    let port = listener.local_addr().expect("an address").port();
-    for (speech, opened) in [(Speech::Http2, 1), (Speech::Http1, REQUESTS as u64)] {
-        let upstream = at(port, speech);
+async fn whoever_comes_at_once_shares_connections_of_http2() {
+    for (speech, streams_max, opened) in [
+        (Speech::Http2, 50, 1),
+        (Speech::Http2, 20, 3),
+        // There are no more.
+        (Speech::Http2, 1, 16),
+        (Speech::Http1, 50, REQUESTS as u64),
+    ] {
+        let upstream = at(server(streams_max).await, speech);
         assert_eq!(connect_at_once(Arc::clone(&upstream)).await, REQUESTS);
-        assert_eq!(upstream.counts.connects.load(Ordering::Relaxed), opened);
+        let connects = upstream.counts.connects.load(Ordering::Relaxed);
+        assert_eq!(connects, opened, "{streams_max}");
     }
 }
 
@@ -96,7 +119,12 @@ async fn secured(protocols: &[&str]) -> Arc<Upstream> {
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let mut open = Vec::new();
         while let Ok((stream, _)) = listener.accept().await {
-            open.push(acceptor.accept(stream).await.expect("a handshake"));
+            let mut stream = acceptor.accept(stream).await.expect("a handshake");
+            if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+                let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+                stream.write_all(&settings).await.expect("it is read");
+            }
+            open.push(stream);
         }
     });
     let folder = tempfile::tempdir().expect("a folder can be made");

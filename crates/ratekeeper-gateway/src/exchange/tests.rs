@@ -15,6 +15,7 @@ use tokio::time::{self, sleep_until};
 
 use super::*;
 use crate::body::SlotAndPermits;
+use crate::connect::Shared;
 use crate::routes::{Route, Routes, RoutesConfig};
 use crate::upstream::WaitOrder;
 
@@ -83,7 +84,8 @@ async fn keep_connection(route: &Route, pool: &Pool) -> impl Sized {
     let builder = http2::Builder::new(TokioExecutor::new());
     let opened = builder.handshake(TokioIo::new(io)).await;
     let (sender, connection) = opened.expect("it is written to");
-    pool.share((route.upstream.id, 0), sender);
+    let shared = Shared::new(sender, || usize::MAX);
+    pool.share((route.upstream.id, 0), shared);
     (connection, peer)
 }
 
