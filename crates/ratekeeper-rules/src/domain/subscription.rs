@@ -245,10 +245,11 @@ impl<'a> Subscription<'a> {
         match self.quotas {
             Quotas::Default | Quotas::Lifted => None,
             Quotas::Listed(tenant) => {
-                let mut limits = tenant.limits.iter();
+                let limits = tenant.limits.iter();
                 let found = limits
-                    .find(|own| own.term.contains(self.now) && own.pattern.matches(after, visits));
-                found.map(|own| (own.term, &own.rule))
+                    .filter(|own| own.term.contains(self.now) && own.pattern.matches(after, visits))
+                    .map(|own| (&*own.pattern, (own.term, &own.rule)));
+                Pattern::first(found)
             }
             Quotas::Stored(known) => {
                 known.limit(self.now, |pattern| pattern.matches(after, visits))

@@ -344,7 +344,7 @@ impl<'a> FoundTenant<'a> {
         Some((found.term, plan))
     }
 
-    /// The first limit in force for which `matches` returns true, and when it is in force.
+    /// The [first](Pattern::first) limit in force for which `matches` returns true, and when it is in force.
     #[inline]
     pub(crate) fn limit(
         self,
@@ -353,14 +353,14 @@ impl<'a> FoundTenant<'a> {
     ) -> Option<(Term, &'a RuleIndex)> {
         let found = |term, quota| {
             let limit = self.resolved.limits.get(place(quota))?.as_ref()?;
-            matches(&limit.pattern).then_some((term, &limit.rule))
+            matches(&limit.pattern).then_some((&*limit.pattern, (term, &limit.rule)))
         };
         if let Some(quota) = self.tenant.limit {
-            return found(Term::ALWAYS, quota);
+            return found(Term::ALWAYS, quota).map(|(_, limit)| limit);
         }
         let more = self.tenant.more?;
-        let mut in_force = more.limits.iter().filter(|own| own.term.contains(now));
-        in_force.find_map(|own| found(own.term, own.quota))
+        let in_force = more.limits.iter().filter(|own| own.term.contains(now));
+        Pattern::first(in_force.filter_map(|own| found(own.term, own.quota)))
     }
 
     /// The descriptors of the limits in force.

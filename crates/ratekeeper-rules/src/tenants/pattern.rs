@@ -40,13 +40,31 @@ impl Pattern {
         }
     }
 
-    /// Orders patterns of as many entries: the more specific comes first, and of those of one path the one that is written as
-    /// paths are folded.
+    /// Orders patterns of as many entries: the more specific comes first.
     pub(crate) fn ranks(&self) -> Vec<u8> {
-        let parts = self.parts.iter();
-        parts
-            .map(|part| part.written.rank() * 2 + u8::from(!part.folded.is_empty()))
-            .collect()
+        self.parts.iter().map(|part| part.written.rank()).collect()
+    }
+
+    /// The first that is `found` with its pattern. Two overrides may be of one path: of those that are as specific, the one that
+    /// is written as paths are folded comes first.
+    pub(crate) fn first<'p, T>(mut found: impl Iterator<Item = (&'p Self, T)>) -> Option<T> {
+        let (pattern, first) = found.next()?;
+        if pattern.is_folded() {
+            return Some(first);
+        }
+        let others = found.take_while(|(other, _)| other.is_as_specific(pattern));
+        let mut folded = others.filter(|(other, _)| other.is_folded());
+        Some(folded.next().map_or(first, |(_, other)| other))
+    }
+
+    fn is_folded(&self) -> bool {
+        self.parts.iter().all(|part| part.folded.is_empty())
+    }
+
+    fn is_as_specific(&self, other: &Self) -> bool {
+        let own = self.parts.iter().map(|part| part.written.rank());
+        let others = other.parts.iter().map(|part| part.written.rank());
+        own.eq(others)
     }
 
     /// The entries that match, if there is only one list of them, as they are made from paths; none for the tenant as a whole.
