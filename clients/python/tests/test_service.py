@@ -6,6 +6,8 @@ import asyncio
 import itertools
 import json
 import math
+import os
+import signal
 import threading
 import time
 import unittest
@@ -529,30 +531,101 @@ class Calls(unittest.TestCase):
                     pauses.append(steps.throw(_Away(service._endpoints[0], "lost")))  # pyright: ignore[reportPrivateUsage]
             self.assertEqual(pauses, [20.0, *(20.0 if is_answered else 5.0 for is_answered in answers)])
 
-    def test_many_permits_are_renewed_by_one_thread(self) -> None:
+    def test_many_permits_are_renewed_by_a_few_threads_at_once(self) -> None:
+        """Slow answers hold up no others: here each waits until eight are asked for."""
         renewed: set[str] = set()
         numbers = itertools.count()
+        eight = threading.Barrier(8)
+        most = [0]
 
         def serve(request: httpx.Request) -> httpx.Response:
             if request.url.path == "/v1/renew":
-                renewed.add(json.loads(request.content)["permit"])
-                return httpx.Response(200, json={"expires_after_ms": 60_000})
-            return ok(permit=str(next(numbers)), expires_after_ms=30, was_held=True)()
+                with suppress(threading.BrokenBarrierError):
+                    eight.wait(30)
+                    renewed.add(json.loads(request.content)["permit"])
+                most[0] = max(most[0], threading.active_count())
+                return httpx.Response(200, json={"expires_after_ms": 300})
+            return ok(permit=str(next(numbers)), expires_after_ms=300, was_held=True)()
 
         before = threading.active_count()
         with Ratekeeper("http://one.test", timeout=60, transport=httpx.MockTransport(serve)) as service:
             permits = [permit for permit in (service.acquire(QUESTION).permit for _ in range(50)) if permit]
-            self.assertEqual((len(permits), threading.active_count()), (50, before + 1))
             end = time.monotonic() + 30
             while len(renewed) < 50 and time.monotonic() < end:
                 time.sleep(0.001)
+            eight.abort()
             for permit in permits:
                 permit.release()
             self.assertEqual(service._keeper._due, {})  # pyright: ignore[reportPrivateUsage]
         self.assertEqual(renewed, {permit.token for permit in permits})
+        self.assertEqual(most[0], before + 8)
         while threading.active_count() > before and time.monotonic() < end:
             time.sleep(0.001)
         self.assertEqual(threading.active_count(), before)
+
+    def test_one_permit_is_renewed_by_one_thread(self) -> None:
+        renewals = itertools.count()
+        third = threading.Event()
+
+        def serve(request: httpx.Request) -> httpx.Response:
+            if request.url.path == "/v1/renew" and next(renewals) == 2:
+                third.set()
+            return ok(permit="p", expires_after_ms=30, was_held=True)()
+
+        before = threading.active_count()
+        with Ratekeeper("http://one.test", timeout=60, transport=httpx.MockTransport(serve)) as service:
+            with service.permit(QUESTION):
+                self.assertTrue(third.wait(30))
+                self.assertEqual(threading.active_count(), before + 1)
+
+    @unittest.skipUnless(hasattr(os, "fork"), "there is no fork")
+    def test_permits_of_a_forked_process_are_renewed(self) -> None:
+        """Its parent has the threads, and one may have a lock when it forks."""
+        renewed: set[str] = set()
+
+        def serve(request: httpx.Request) -> httpx.Response:
+            if request.url.path == "/v1/renew":
+                renewed.add(json.loads(request.content)["permit"])
+            return ok(permit=str(os.getpid()), expires_after_ms=30, was_held=True)()
+
+        def is_renewed() -> bool:
+            end = time.monotonic() + 30
+            while str(os.getpid()) not in renewed and time.monotonic() < end:
+                time.sleep(0.001)
+            return str(os.getpid()) in renewed
+
+        with Ratekeeper("http://one.test", timeout=60, transport=httpx.MockTransport(serve)) as service:
+            self.assertTrue(service.acquire(QUESTION).permit and is_renewed())
+            held, forked = threading.Event(), threading.Event()
+
+            def hold() -> None:
+                with service._keeper._changed, service._unanswered._lock:  # pyright: ignore[reportPrivateUsage]
+                    held.set()
+                    forked.wait(30)
+
+            holder = threading.Thread(target=hold)
+            holder.start()
+            held.wait(30)
+            child = os.fork()
+            if child == 0:
+                signal.alarm(40)
+                permit = service.acquire(QUESTION).permit
+                service._unanswered.add({"permit": "p"})  # pyright: ignore[reportPrivateUsage]
+                os._exit(0 if permit and is_renewed() else 1)
+            forked.set()
+            holder.join()
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+
+    @unittest.skipUnless(hasattr(os, "fork"), "there is no fork")
+    def test_a_forked_process_has_connections_of_its_own(self) -> None:
+        """Answers on those of its parent may be for the other one."""
+        with Ratekeeper("http://one.test") as service:
+            before = service._client  # pyright: ignore[reportPrivateUsage]
+            child = os.fork()
+            if child == 0:
+                os._exit(0 if service._client is not before else 1)  # pyright: ignore[reportPrivateUsage]
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            self.assertIs(service._client, before)  # pyright: ignore[reportPrivateUsage]
 
     def test_a_permit_that_nothing_can_renew_is_given_back(self) -> None:
         asked: list[str] = []

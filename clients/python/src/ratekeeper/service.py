@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import os
 import threading
 import time
 import uuid
+import weakref
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import AsyncGenerator, Generator, Generic, Optional, Sequence, TypeVar, Union, cast
@@ -383,9 +385,18 @@ class Ratekeeper(_Calls):
         token that identifies this caller. ``timeout``: the seconds that a call may take, failover included.
         ``fallback``: decides checks, acquires and reserves while no service answers."""
         super().__init__(endpoints, timeout, fallback)
+        self._transport = transport
         self._client = httpx.Client(transport=transport, headers=_headers(token))
         self._closed = threading.Event()
         self._keeper = Keeper(self._advance)
+        _clients.add(self)
+
+    def _begin(self) -> None:
+        """In a forked process: threads, locks and connections are those of its parent."""
+        self._keeper.begin()
+        self._unanswered = Unanswered()
+        if self._transport is None:
+            self._client = httpx.Client(headers=self._client.headers)
 
     def limit(
         self,
@@ -531,6 +542,19 @@ class Ratekeeper(_Calls):
         except httpx.RequestError as error:
             raise post.away(error) from error
         return _read(post, response.status_code, bytes(answer))
+
+
+# Those that a forked process inherits.
+_clients: weakref.WeakSet[Ratekeeper] = weakref.WeakSet()
+
+
+def _begin_all() -> None:
+    for client in _clients:
+        client._begin()  # pyright: ignore[reportPrivateUsage]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_all)
 
 
 class Permit(_Held):
