@@ -14,7 +14,7 @@ import unittest
 from contextlib import suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, AsyncIterator, Callable, Iterator, Mapping, Union
+from typing import Any, AsyncIterator, Callable, Iterator, Mapping, Union, cast
 from unittest import mock
 
 import anyio
@@ -22,7 +22,7 @@ import httpx
 
 from ratekeeper._unanswered import Unanswered
 from ratekeeper.asgi import RateLimitMiddleware
-from ratekeeper.service import _Away, _Held  # pyright: ignore[reportPrivateUsage]
+from ratekeeper.service import _Away, _Held, _read  # pyright: ignore[reportPrivateUsage]
 from ratekeeper.service import (
     AsyncRatekeeper,
     Decision,
@@ -209,7 +209,7 @@ class Calls(unittest.TestCase):
                     ask(services, lambda one: one.peek(QUESTION))
                 self.assertEqual(away.exception.code, "AWAY")
 
-    def test_an_answer_that_is_none_of_the_service_s_is_no_denial(self) -> None:
+    def test_an_answer_that_was_cut_off_is_no_denial(self) -> None:
         def cut() -> httpx.Response:
             return httpx.Response(200, headers={"content-encoding": "gzip"}, stream=Stream())
 
@@ -221,33 +221,56 @@ class Calls(unittest.TestCase):
                 yield b"no gzip"
 
         for ask in self.both():
-            foreign: list[Any] = [[], {}, {"status": "ok"}, {"results": [ALLOW], "decision": "maybe"}]
-            others: list[Serve] = [lambda body=body: httpx.Response(200, json=body) for body in foreign]  # type: ignore[misc]
-            for serve in (lambda: httpx.Response(200, text="<h1>Sign in</h1>"), cut, lambda: httpx.Response(204), *others):
-                services = Services({"one.test": serve, "two.test": ok()})
-                calls: list[Call] = [lambda one: one.check(QUESTION), lambda one: one.check_batch([QUESTION] * 2)]
-                decision, batch = ask(services, *calls)
-                self.assertEqual((decision, batch), (allow_all(QUESTION), [allow_all(QUESTION)] * 2))
-                # Two of them, after which it is asked last.
-                services.asked.clear()
-                limited, peek = ask(services, lambda one: one.limit("ada", 5, 60_000), lambda one: one.peek(QUESTION))
-                self.assertEqual((limited.success, limited.degraded), (True, True))
-                # Whether it was carried out is unknown: only what is harmless goes on.
-                self.assertEqual((len(services.asked), peek.degraded), (3, False))
+            services = Services({"one.test": cut, "two.test": ok()})
+            calls: list[Call] = [lambda one: one.check(QUESTION), lambda one: one.check_batch([QUESTION] * 2)]
+            decision, batch = ask(services, *calls)
+            self.assertEqual((decision, batch), (allow_all(QUESTION), [allow_all(QUESTION)] * 2))
+            # Whether it was carried out is unknown: only what is harmless goes on.
+            self.assertEqual(services.asked, ["one.test/v1/check", "one.test/v1/checks"])
+            self.assertFalse(ask(services, lambda one: one.peek(QUESTION))[0].degraded)
 
-    def test_a_refusal_that_is_none_of_the_service_s_counts_as_no_answer(self) -> None:
-        """A proxy without a route, a wall that wants a login, or an address that moved."""
+    def test_what_none_of_the_services_said_is_no_denial_and_is_not_left_to_the_fallback(self) -> None:
+        """Callers can provoke it with what is in a request, such as a value that a firewall takes for an attack."""
+        pages = ("<h1>Blocked</h1>", "{}", "[]", '{"title": "Not Found", "status": 404}')
+        foreign = [(status, page) for status in (302, 400, 401, 403, 404, 407, 413, 414, 429, 431) for page in pages]
+        foreign += [(200, page) for page in (*pages, '{"results": [{}], "decision": "maybe", "code": "OK"}')] + [(204, "")]
+        calls: list[Call] = [
+            lambda one: one.check(QUESTION),
+            lambda one: one.check_batch([QUESTION] * 2),
+            lambda one: one.limit("ada", 5, 60_000),
+            lambda one: one.reserve(QUESTION, 5),
+            lambda one: one.acquire(QUESTION),
+        ]
         for ask in self.both():
-            for status in (302, 401, 403, 404, 407, 429):
-                for body in ("<h1>Sign in</h1>", "{}", '{"title": "Not Found", "status": 404}'):
-                    hosts: dict[str, Serve] = {"one.test": lambda: httpx.Response(status, text=body), "two.test": ok()}  # noqa: B023
-                    services = Services(hosts, timeout=60)
-                    decisions = ask(services, *[lambda one: one.check(QUESTION)] * 4)
-                    # After three it is asked last, as any service that misses calls.
-                    self.assertEqual([decision.degraded for decision in decisions], [True] * 3 + [False], status)
-                    services.asked.clear()
-                    (peek,) = ask(services, lambda one: one.peek(QUESTION))
-                    self.assertEqual((peek.degraded, len(services.asked)), (False, 2))
+            for status, page in foreign:
+                blocked: Serve = lambda: httpx.Response(status, text=page)  # noqa: B023, E731
+                for others in ({}, {"two.test": blocked}, {"two.test": refused}):
+                    for call in calls:
+                        with self.assertRaises(ServiceError) as thrown:
+                            ask(Services({"one.test": blocked, **others}, timeout=60), call)
+                        self.assertEqual((thrown.exception.code, thrown.exception.status), (f"HTTP_{status}", status))
+                for ask_first in ({"one.test": blocked, "two.test": ok()}, {"one.test": refused, "two.test": blocked, "six.test": ok()}):
+                    services = Services(ask_first, timeout=60)
+                    self.assertFalse(ask(services, lambda one: one.peek(QUESTION))[0].degraded)
+
+    def test_a_refusal_that_is_none_of_the_service_s_goes_on_to_the_next_one(self) -> None:
+        for ask in self.both():
+            for status in (302, 403, 404):
+                hosts: dict[str, Serve] = {"one.test": lambda: httpx.Response(status, text="<h1>Blocked</h1>"), "two.test": ok()}  # noqa: B023
+                services = Services(hosts, timeout=60)
+                decisions = ask(services, *[lambda one: one.check(QUESTION)] * 4)
+                self.assertEqual([decision.degraded for decision in decisions], [False] * 4)
+                # After three it is asked last, as any service that misses calls.
+                asked = [f"{host}.test/v1/check" for host in ("one", "two", "one", "two", "one", "two", "two")]
+                self.assertEqual(services.asked, asked)
+
+    def test_a_permit_stays_held_when_something_between_refuses_its_renewal(self) -> None:
+        steps = Ratekeeper("http://one.test")._keep(permit := _Held("p", 60.0), 60.0)  # pyright: ignore[reportPrivateUsage]
+        next(steps)
+        with self.assertRaises(_Away) as page:
+            _read(cast(Any, next(steps)), 404, b"<h1>Not Found</h1>")
+        self.assertEqual(steps.throw(page.exception), 5.0)
+        self.assertFalse(permit.is_lost)
 
     def test_errors_are_raised_in_both_forms_of_their_bodies(self) -> None:
         older = {"error": {"code": "INVALID_ARGUMENT", "message": "no domain", "field": "domain"}}
@@ -821,7 +844,9 @@ class Middleware(unittest.TestCase):
     def test_what_no_limit_denies_is_answered_with_503(self) -> None:
         content = [{"code": "INVALID_ARGUMENT", "detail": "at most 32 entries"}, {"code": "TOO_LARGE"}]
         serves: list[Serve] = [lambda body=body: httpx.Response(400, json=body) for body in content]  # type: ignore[misc]
-        for serve, fallback in ((refused, deny_all), *((serve, allow_all) for serve in serves)):
+        # A firewall's words, say about what is in the request.
+        pages: list[Serve] = [lambda status=status: httpx.Response(status, text="<h1>Blocked</h1>") for status in (200, 400, 403, 404)]  # type: ignore[misc]
+        for serve, fallback in ((refused, deny_all), *((serve, allow_all) for serve in serves + pages)):
             status, headers, body = self.answer(serve, fallback=fallback)
             self.assertEqual((status, headers["retry-after"], headers["content-type"]), (503, "1", "application/problem+json"))
             problem = json.loads(body)
