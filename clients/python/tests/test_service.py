@@ -55,6 +55,12 @@ def broken() -> httpx.Response:
     raise httpx.ReadError("reset")
 
 
+def threads_begun() -> Callable[[], int]:
+    """Counts the threads that have begun since and run."""
+    before = set(threading.enumerate())
+    return lambda: len(set(threading.enumerate()) - before)
+
+
 class Services:
     """Services by their hosts, and a client of each kind that asks them."""
 
@@ -414,9 +420,9 @@ class Calls(unittest.TestCase):
         asyncio.run(asyncio.wait_for(run(), 30))
 
     def test_a_permit_that_was_certainly_not_granted_is_not_looked_for(self) -> None:
-        before = threading.active_count()
+        begun = threads_begun()
         services = Services({"one.test": refused})
-        self.assertEqual(services.sync(lambda one: (one.acquire(QUESTION).permit, threading.active_count())), [(None, before)])
+        self.assertEqual(services.sync(lambda one: (one.acquire(QUESTION).permit, begun())), [(None, 0)])
 
         async def acquire(one: AsyncRatekeeper) -> Any:
             return (await one.acquire(QUESTION)).permit, len(asyncio.all_tasks())
@@ -566,11 +572,11 @@ class Calls(unittest.TestCase):
                 with suppress(threading.BrokenBarrierError):
                     eight.wait(30)
                     renewed.add(json.loads(request.content)["permit"])
-                most[0] = max(most[0], threading.active_count())
+                most[0] = max(most[0], begun())
                 return httpx.Response(200, json={"expires_after_ms": 300})
             return ok(permit=str(next(numbers)), expires_after_ms=300, was_held=True)()
 
-        before = threading.active_count()
+        begun = threads_begun()
         with Ratekeeper("http://one.test", timeout=60, transport=httpx.MockTransport(serve)) as service:
             permits = [permit for permit in (service.acquire(QUESTION).permit for _ in range(50)) if permit]
             end = time.monotonic() + 30
@@ -581,10 +587,10 @@ class Calls(unittest.TestCase):
                 permit.release()
             self.assertEqual(service._keeper._due, {})  # pyright: ignore[reportPrivateUsage]
         self.assertEqual(renewed, {permit.token for permit in permits})
-        self.assertEqual(most[0], before + 8)
-        while threading.active_count() > before and time.monotonic() < end:
+        self.assertEqual(most[0], 8)
+        while begun() and time.monotonic() < end:
             time.sleep(0.001)
-        self.assertEqual(threading.active_count(), before)
+        self.assertEqual(begun(), 0)
 
     def test_one_permit_is_renewed_by_one_thread(self) -> None:
         renewals = itertools.count()
@@ -595,11 +601,11 @@ class Calls(unittest.TestCase):
                 third.set()
             return ok(permit="p", expires_after_ms=30, was_held=True)()
 
-        before = threading.active_count()
+        begun = threads_begun()
         with Ratekeeper("http://one.test", timeout=60, transport=httpx.MockTransport(serve)) as service:
             with service.permit(QUESTION):
                 self.assertTrue(third.wait(30))
-                self.assertEqual(threading.active_count(), before + 1)
+                self.assertEqual(begun(), 1)
 
     @unittest.skipUnless(hasattr(os, "fork"), "there is no fork")
     def test_permits_of_a_forked_process_are_renewed(self) -> None:
@@ -746,11 +752,11 @@ class Calls(unittest.TestCase):
                     await asyncio.sleep(0.001)
 
         is_away.set()
-        before = threading.active_count()
+        begun = threads_begun()
         with Ratekeeper("http://one.test", timeout=60, transport=httpx.MockTransport(serve)) as service:
             for _ in range(50):
                 service.acquire(QUESTION)
-            self.assertLessEqual(threading.active_count(), before + 1)
+            self.assertLessEqual(begun(), 1)
             is_away.clear()
             end = time.monotonic() + 30
             while len(released) < 50 and time.monotonic() < end:
