@@ -6,13 +6,15 @@ import asyncio
 import itertools
 import json
 import math
+import os
+import signal
 import threading
 import time
 import unittest
 from contextlib import suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, AsyncIterator, Callable, Iterator, Mapping, Union
+from typing import Any, AsyncIterator, Callable, Iterator, Mapping, Union, cast
 from unittest import mock
 
 import anyio
@@ -20,7 +22,7 @@ import httpx
 
 from ratekeeper._unanswered import Unanswered
 from ratekeeper.asgi import RateLimitMiddleware
-from ratekeeper.service import _Away, _Held  # pyright: ignore[reportPrivateUsage]
+from ratekeeper.service import _Away, _Held, _read  # pyright: ignore[reportPrivateUsage]
 from ratekeeper.service import (
     AsyncRatekeeper,
     Decision,
@@ -51,6 +53,12 @@ def refused() -> httpx.Response:
 
 def broken() -> httpx.Response:
     raise httpx.ReadError("reset")
+
+
+def threads_begun() -> Callable[[], int]:
+    """Counts the threads that have begun since and run."""
+    before = set(threading.enumerate())
+    return lambda: len(set(threading.enumerate()) - before)
 
 
 class Services:
@@ -207,7 +215,7 @@ class Calls(unittest.TestCase):
                     ask(services, lambda one: one.peek(QUESTION))
                 self.assertEqual(away.exception.code, "AWAY")
 
-    def test_an_answer_that_is_none_of_the_service_s_is_no_denial(self) -> None:
+    def test_an_answer_that_was_cut_off_is_no_denial(self) -> None:
         def cut() -> httpx.Response:
             return httpx.Response(200, headers={"content-encoding": "gzip"}, stream=Stream())
 
@@ -219,33 +227,56 @@ class Calls(unittest.TestCase):
                 yield b"no gzip"
 
         for ask in self.both():
-            foreign: list[Any] = [[], {}, {"status": "ok"}, {"results": [ALLOW], "decision": "maybe"}]
-            others: list[Serve] = [lambda body=body: httpx.Response(200, json=body) for body in foreign]  # type: ignore[misc]
-            for serve in (lambda: httpx.Response(200, text="<h1>Sign in</h1>"), cut, lambda: httpx.Response(204), *others):
-                services = Services({"one.test": serve, "two.test": ok()})
-                calls: list[Call] = [lambda one: one.check(QUESTION), lambda one: one.check_batch([QUESTION] * 2)]
-                decision, batch = ask(services, *calls)
-                self.assertEqual((decision, batch), (allow_all(QUESTION), [allow_all(QUESTION)] * 2))
-                # Two of them, after which it is asked last.
-                services.asked.clear()
-                limited, peek = ask(services, lambda one: one.limit("ada", 5, 60_000), lambda one: one.peek(QUESTION))
-                self.assertEqual((limited.success, limited.degraded), (True, True))
-                # Whether it was carried out is unknown: only what is harmless goes on.
-                self.assertEqual((len(services.asked), peek.degraded), (3, False))
+            services = Services({"one.test": cut, "two.test": ok()})
+            calls: list[Call] = [lambda one: one.check(QUESTION), lambda one: one.check_batch([QUESTION] * 2)]
+            decision, batch = ask(services, *calls)
+            self.assertEqual((decision, batch), (allow_all(QUESTION), [allow_all(QUESTION)] * 2))
+            # Whether it was carried out is unknown: only what is harmless goes on.
+            self.assertEqual(services.asked, ["one.test/v1/check", "one.test/v1/checks"])
+            self.assertFalse(ask(services, lambda one: one.peek(QUESTION))[0].degraded)
 
-    def test_a_refusal_that_is_none_of_the_service_s_counts_as_no_answer(self) -> None:
-        """A proxy without a route, a wall that wants a login, or an address that moved."""
+    def test_what_none_of_the_services_said_is_no_denial_and_is_not_left_to_the_fallback(self) -> None:
+        """Callers can provoke it with what is in a request, such as a value that a firewall takes for an attack."""
+        pages = ("<h1>Blocked</h1>", "{}", "[]", '{"title": "Not Found", "status": 404}')
+        foreign = [(status, page) for status in (302, 400, 401, 403, 404, 407, 413, 414, 429, 431) for page in pages]
+        foreign += [(200, page) for page in (*pages, '{"results": [{}], "decision": "maybe", "code": "OK"}')] + [(204, "")]
+        calls: list[Call] = [
+            lambda one: one.check(QUESTION),
+            lambda one: one.check_batch([QUESTION] * 2),
+            lambda one: one.limit("ada", 5, 60_000),
+            lambda one: one.reserve(QUESTION, 5),
+            lambda one: one.acquire(QUESTION),
+        ]
         for ask in self.both():
-            for status in (302, 401, 403, 404, 407, 429):
-                for body in ("<h1>Sign in</h1>", "{}", '{"title": "Not Found", "status": 404}'):
-                    hosts: dict[str, Serve] = {"one.test": lambda: httpx.Response(status, text=body), "two.test": ok()}  # noqa: B023
-                    services = Services(hosts, timeout=60)
-                    decisions = ask(services, *[lambda one: one.check(QUESTION)] * 4)
-                    # After three it is asked last, as any service that misses calls.
-                    self.assertEqual([decision.degraded for decision in decisions], [True] * 3 + [False], status)
-                    services.asked.clear()
-                    (peek,) = ask(services, lambda one: one.peek(QUESTION))
-                    self.assertEqual((peek.degraded, len(services.asked)), (False, 2))
+            for status, page in foreign:
+                blocked: Serve = lambda: httpx.Response(status, text=page)  # noqa: B023, E731
+                for others in ({}, {"two.test": blocked}, {"two.test": refused}):
+                    for call in calls:
+                        with self.assertRaises(ServiceError) as thrown:
+                            ask(Services({"one.test": blocked, **others}, timeout=60), call)
+                        self.assertEqual((thrown.exception.code, thrown.exception.status), (f"HTTP_{status}", status))
+                for ask_first in ({"one.test": blocked, "two.test": ok()}, {"one.test": refused, "two.test": blocked, "six.test": ok()}):
+                    services = Services(ask_first, timeout=60)
+                    self.assertFalse(ask(services, lambda one: one.peek(QUESTION))[0].degraded)
+
+    def test_a_refusal_that_is_none_of_the_service_s_goes_on_to_the_next_one(self) -> None:
+        for ask in self.both():
+            for status in (302, 403, 404):
+                hosts: dict[str, Serve] = {"one.test": lambda: httpx.Response(status, text="<h1>Blocked</h1>"), "two.test": ok()}  # noqa: B023
+                services = Services(hosts, timeout=60)
+                decisions = ask(services, *[lambda one: one.check(QUESTION)] * 4)
+                self.assertEqual([decision.degraded for decision in decisions], [False] * 4)
+                # After three it is asked last, as any service that misses calls.
+                asked = [f"{host}.test/v1/check" for host in ("one", "two", "one", "two", "one", "two", "two")]
+                self.assertEqual(services.asked, asked)
+
+    def test_a_permit_stays_held_when_something_between_refuses_its_renewal(self) -> None:
+        steps = Ratekeeper("http://one.test")._keep(permit := _Held("p", 60.0), 60.0)  # pyright: ignore[reportPrivateUsage]
+        next(steps)
+        with self.assertRaises(_Away) as page:
+            _read(cast(Any, next(steps)), 404, b"<h1>Not Found</h1>")
+        self.assertEqual(steps.throw(page.exception), 5.0)
+        self.assertFalse(permit.is_lost)
 
     def test_errors_are_raised_in_both_forms_of_their_bodies(self) -> None:
         older = {"error": {"code": "INVALID_ARGUMENT", "message": "no domain", "field": "domain"}}
@@ -389,9 +420,9 @@ class Calls(unittest.TestCase):
         asyncio.run(asyncio.wait_for(run(), 30))
 
     def test_a_permit_that_was_certainly_not_granted_is_not_looked_for(self) -> None:
-        before = threading.active_count()
+        begun = threads_begun()
         services = Services({"one.test": refused})
-        self.assertEqual(services.sync(lambda one: (one.acquire(QUESTION).permit, threading.active_count())), [(None, before)])
+        self.assertEqual(services.sync(lambda one: (one.acquire(QUESTION).permit, begun())), [(None, 0)])
 
         async def acquire(one: AsyncRatekeeper) -> Any:
             return (await one.acquire(QUESTION)).permit, len(asyncio.all_tasks())
@@ -529,30 +560,101 @@ class Calls(unittest.TestCase):
                     pauses.append(steps.throw(_Away(service._endpoints[0], "lost")))  # pyright: ignore[reportPrivateUsage]
             self.assertEqual(pauses, [20.0, *(20.0 if is_answered else 5.0 for is_answered in answers)])
 
-    def test_many_permits_are_renewed_by_one_thread(self) -> None:
+    def test_many_permits_are_renewed_by_a_few_threads_at_once(self) -> None:
+        """Slow answers hold up no others: here each waits until eight are asked for."""
         renewed: set[str] = set()
         numbers = itertools.count()
+        eight = threading.Barrier(8)
+        most = [0]
 
         def serve(request: httpx.Request) -> httpx.Response:
             if request.url.path == "/v1/renew":
-                renewed.add(json.loads(request.content)["permit"])
-                return httpx.Response(200, json={"expires_after_ms": 60_000})
-            return ok(permit=str(next(numbers)), expires_after_ms=30, was_held=True)()
+                with suppress(threading.BrokenBarrierError):
+                    eight.wait(30)
+                    renewed.add(json.loads(request.content)["permit"])
+                most[0] = max(most[0], begun())
+                return httpx.Response(200, json={"expires_after_ms": 300})
+            return ok(permit=str(next(numbers)), expires_after_ms=300, was_held=True)()
 
-        before = threading.active_count()
+        begun = threads_begun()
         with Ratekeeper("http://one.test", timeout=60, transport=httpx.MockTransport(serve)) as service:
             permits = [permit for permit in (service.acquire(QUESTION).permit for _ in range(50)) if permit]
-            self.assertEqual((len(permits), threading.active_count()), (50, before + 1))
             end = time.monotonic() + 30
             while len(renewed) < 50 and time.monotonic() < end:
                 time.sleep(0.001)
+            eight.abort()
             for permit in permits:
                 permit.release()
             self.assertEqual(service._keeper._due, {})  # pyright: ignore[reportPrivateUsage]
         self.assertEqual(renewed, {permit.token for permit in permits})
-        while threading.active_count() > before and time.monotonic() < end:
+        self.assertEqual(most[0], 8)
+        while begun() and time.monotonic() < end:
             time.sleep(0.001)
-        self.assertEqual(threading.active_count(), before)
+        self.assertEqual(begun(), 0)
+
+    def test_one_permit_is_renewed_by_one_thread(self) -> None:
+        renewals = itertools.count()
+        third = threading.Event()
+
+        def serve(request: httpx.Request) -> httpx.Response:
+            if request.url.path == "/v1/renew" and next(renewals) == 2:
+                third.set()
+            return ok(permit="p", expires_after_ms=30, was_held=True)()
+
+        begun = threads_begun()
+        with Ratekeeper("http://one.test", timeout=60, transport=httpx.MockTransport(serve)) as service:
+            with service.permit(QUESTION):
+                self.assertTrue(third.wait(30))
+                self.assertEqual(begun(), 1)
+
+    @unittest.skipUnless(hasattr(os, "fork"), "there is no fork")
+    def test_permits_of_a_forked_process_are_renewed(self) -> None:
+        """Its parent has the threads, and one may have a lock when it forks."""
+        renewed: set[str] = set()
+
+        def serve(request: httpx.Request) -> httpx.Response:
+            if request.url.path == "/v1/renew":
+                renewed.add(json.loads(request.content)["permit"])
+            return ok(permit=str(os.getpid()), expires_after_ms=30, was_held=True)()
+
+        def is_renewed() -> bool:
+            end = time.monotonic() + 30
+            while str(os.getpid()) not in renewed and time.monotonic() < end:
+                time.sleep(0.001)
+            return str(os.getpid()) in renewed
+
+        with Ratekeeper("http://one.test", timeout=60, transport=httpx.MockTransport(serve)) as service:
+            self.assertTrue(service.acquire(QUESTION).permit and is_renewed())
+            held, forked = threading.Event(), threading.Event()
+
+            def hold() -> None:
+                with service._keeper._changed, service._unanswered._lock:  # pyright: ignore[reportPrivateUsage]
+                    held.set()
+                    forked.wait(30)
+
+            holder = threading.Thread(target=hold)
+            holder.start()
+            held.wait(30)
+            child = os.fork()
+            if child == 0:
+                signal.alarm(40)
+                permit = service.acquire(QUESTION).permit
+                service._unanswered.add({"permit": "p"})  # pyright: ignore[reportPrivateUsage]
+                os._exit(0 if permit and is_renewed() else 1)
+            forked.set()
+            holder.join()
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+
+    @unittest.skipUnless(hasattr(os, "fork"), "there is no fork")
+    def test_a_forked_process_has_connections_of_its_own(self) -> None:
+        """Answers on those of its parent may be for the other one."""
+        with Ratekeeper("http://one.test") as service:
+            before = service._client  # pyright: ignore[reportPrivateUsage]
+            child = os.fork()
+            if child == 0:
+                os._exit(0 if service._client is not before else 1)  # pyright: ignore[reportPrivateUsage]
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            self.assertIs(service._client, before)  # pyright: ignore[reportPrivateUsage]
 
     def test_a_permit_that_nothing_can_renew_is_given_back(self) -> None:
         asked: list[str] = []
@@ -650,11 +752,11 @@ class Calls(unittest.TestCase):
                     await asyncio.sleep(0.001)
 
         is_away.set()
-        before = threading.active_count()
+        begun = threads_begun()
         with Ratekeeper("http://one.test", timeout=60, transport=httpx.MockTransport(serve)) as service:
             for _ in range(50):
                 service.acquire(QUESTION)
-            self.assertLessEqual(threading.active_count(), before + 1)
+            self.assertLessEqual(begun(), 1)
             is_away.clear()
             end = time.monotonic() + 30
             while len(released) < 50 and time.monotonic() < end:
@@ -748,7 +850,9 @@ class Middleware(unittest.TestCase):
     def test_what_no_limit_denies_is_answered_with_503(self) -> None:
         content = [{"code": "INVALID_ARGUMENT", "detail": "at most 32 entries"}, {"code": "TOO_LARGE"}]
         serves: list[Serve] = [lambda body=body: httpx.Response(400, json=body) for body in content]  # type: ignore[misc]
-        for serve, fallback in ((refused, deny_all), *((serve, allow_all) for serve in serves)):
+        # A firewall's words, say about what is in the request.
+        pages: list[Serve] = [lambda status=status: httpx.Response(status, text="<h1>Blocked</h1>") for status in (200, 400, 403, 404)]  # type: ignore[misc]
+        for serve, fallback in ((refused, deny_all), *((serve, allow_all) for serve in serves + pages)):
             status, headers, body = self.answer(serve, fallback=fallback)
             self.assertEqual((status, headers["retry-after"], headers["content-type"]), (503, "1", "application/problem+json"))
             problem = json.loads(body)

@@ -36,7 +36,7 @@ const UNAVAILABLE: Problem = {
  * but for those that the application sets itself.
  *
  * A request is answered with 503 if no limit denies it: the fallback does, or the service cannot decide because of what
- * is in it. The fallback decides too if the service refuses the application itself, such as its token.
+ * is in it, or something between gives a page instead of its answer. The fallback decides too if the service refuses the application itself, such as its token.
  */
 export function rateLimit<Request>(
   options: LimitOptions<Request>,
@@ -69,8 +69,8 @@ async function decided(service: Ratekeeper, question: Question): Promise<Decisio
   try {
     return await service.check(question);
   } catch (error) {
-    if (!(error instanceof ServiceError) || !hasWord(error)) throw error;
-    if (error.code === "INVALID_ARGUMENT" || error.code === "TOO_LARGE") return undefined;
+    if (!(error instanceof ServiceError)) throw error;
+    if (!hasWord(error) || error.code === "INVALID_ARGUMENT" || error.code === "TOO_LARGE") return undefined;
     // The service does not know this application, which is no fault of its callers.
     return service.fallback(question);
   }

@@ -106,9 +106,10 @@ export class Ratekeeper {
         return this.#callInTurn("acquire", { ...body, idempotency_key: undefined }, "charged", signal);
       }));
     } catch (error) {
-      if (!isAway(error)) throw error;
+      if (!hasNoAnswer(error)) throw error;
       // The service may have granted it all the same.
-      if (!wasNotDone(error as ServiceError)) this.#unanswered.add(body, (late) => this.#giveBack(late));
+      if (!wasNotDone(error)) this.#unanswered.add(body, (late) => this.#giveBack(late));
+      if (!isAway(error)) throw error;
       return { decision: this.fallback(question), permit: undefined };
     }
     const token = text(answer["permit"]);
@@ -130,7 +131,7 @@ export class Ratekeeper {
     try {
       return (await this.#call("release", { permit }, "harmless"))["was_held"] === true;
     } catch (error) {
-      if (isAway(error)) this.#unanswered.add({ permit }, (late) => this.#giveBack(late));
+      if (hasNoAnswer(error)) this.#unanswered.add({ permit }, (late) => this.#giveBack(late));
       throw error;
     }
   }
@@ -166,7 +167,7 @@ export class Ratekeeper {
     await this.#call("refund", { ...questionJson(rest), idempotency_key: idempotencyKey || undefined }, idempotencyKey ? "harmless" : "charged");
   }
 
-  /** Calls, and returns undefined if no service answers. */
+  /** Calls, and returns undefined if no service answers. Callers can provoke a page with what is in a question: it is thrown. */
   async #ask(path: string, body: Json, repeat: Repeat): Promise<Json | undefined> {
     try {
       return await this.#call(path, body, repeat);
@@ -199,24 +200,26 @@ export class Ratekeeper {
     const up = (endpoint: Endpoint): boolean => endpoint.downUntil <= now;
     const inTurn = [...this.#endpoints.filter(up), ...this.#endpoints.filter((endpoint) => !up(endpoint))];
     let last: ServiceError | undefined;
+    let page: ServiceError | undefined;
     for (const endpoint of inTurn) {
       try {
         const answer = await this.#post(endpoint, path, body, signal);
         endpoint.misses = 0;
         return answer;
       } catch (error) {
-        if (!isAway(error)) {
+        if (!hasNoAnswer(error)) {
           endpoint.misses = 0;
           throw error;
         }
-        last = error as ServiceError;
+        last = error;
+        if (!hasWord(error)) page ??= error;
         const notDone = wasNotDone(last);
         endpoint.misses += 1;
-        if (notDone || endpoint.misses >= MISSES_MAX) endpoint.downUntil = performance.now() + DOWN_MS;
+        if ((notDone && hasWord(error)) || endpoint.misses >= MISSES_MAX) endpoint.downUntil = performance.now() + DOWN_MS;
         if (signal.aborted || (repeat === "charged" && !notDone)) break;
       }
     }
-    throw last ?? new ServiceError("AWAY", "no rate limit service answers");
+    throw page ?? last ?? new ServiceError("AWAY", "no rate limit service answers");
   }
 
   async #post({ url }: Endpoint, path: string, body: Json, signal: AbortSignal): Promise<Json> {
@@ -226,7 +229,7 @@ export class Ratekeeper {
     try {
       response = await fetch(`${url}/v1/${path}`, { method: "POST", headers: this.#headers, body: JSON.stringify(body), signal });
       answer = await response.json().catch((error: unknown) => {
-        if (signal.aborted) throw error;
+        if (signal.aborted || (response.ok && !(error instanceof SyntaxError))) throw error;
       });
     } catch (error) {
       throw new ServiceError("AWAY", `the rate limit service at ${url} gave no answer: ${String(error)}`, undefined, undefined, error);
@@ -234,7 +237,9 @@ export class Ratekeeper {
     if (response.ok && isAnswer(path, body, answer)) return answer;
     const refusal = failure(response.status, answer);
     if (!response.ok && response.status < 500 && hasWord(refusal)) throw refusal;
-    throw new ServiceError("AWAY", `the rate limit service at ${url} cannot answer: ${refusal.message}`, response.status, undefined, refusal);
+    // What the service cannot have said is something between's.
+    const code = response.status < 500 ? `HTTP_${response.status}` : "AWAY";
+    throw new ServiceError(code, `the rate limit service at ${url} cannot answer: ${refusal.message}`, response.status, undefined, refusal);
   }
 
   /** Releases a permit, or finds out whether one was granted in an answer that did not come; false without an answer. */
@@ -245,7 +250,7 @@ export class Ratekeeper {
       return true;
     } catch (error) {
       // Refused: there is nothing to give back. It ends by itself otherwise.
-      return !isAway(error);
+      return !hasNoAnswer(error);
     }
   }
 }
@@ -293,7 +298,7 @@ export class Permit implements AsyncDisposable {
         },
         (error: unknown) => {
           // It may still be held if the service is away.
-          if (isAway(error)) this.#renewLater(expiresAfterMs, expiresAfterMs / 12);
+          if (hasNoAnswer(error)) this.#renewLater(expiresAfterMs, expiresAfterMs / 12);
           else if (Number.isFinite(this.#ends)) this.#ends = -Infinity;
         },
       );
@@ -314,8 +319,8 @@ function checked(endpoint: string): string {
 }
 
 /** The token without the white space around it that files have. */
-function authorization(token = ""): Readonly<Record<string, string>> {
-  const sent = token.trim();
+function authorization(token: string | null | undefined): Readonly<Record<string, string>> {
+  const sent = (token ?? "").trim();
   // Without it: it is a secret. The fallback would decide for ever.
   if (/[^\x21-\x7e]/.test(sent)) throw new TypeError("token: only visible ASCII characters can be sent");
   return sent ? { authorization: `Bearer ${sent}` } : {};
@@ -334,12 +339,18 @@ function isAway(error: unknown): boolean {
   return error instanceof ServiceError && error.code === "AWAY";
 }
 
+/** True if no service answered, or something between gave a page instead. */
+function hasNoAnswer(error: unknown): error is ServiceError {
+  return error instanceof ServiceError && (error.code === "AWAY" || !hasWord(error));
+}
+
 function hasNoRoomForKeys(error: unknown): boolean {
   return isAway(error) && object((error as ServiceError).cause)["code"] === "RESOURCE_EXHAUSTED";
 }
 
-/** True if the call was certainly not carried out: no connection, or the service says so. */
+/** True if the call was not carried out: no connection, or the service or something between says so. */
 function wasNotDone(error: ServiceError): boolean {
+  if (!hasWord(error)) return (error.status ?? 0) >= 300;
   // A proxy's 503 may come after the charge: only the service's own words count.
   if (error.status !== undefined) return error.status === 503 && NOT_DONE.has((error.cause as ServiceError).code);
   return isOfConnecting(error.cause);

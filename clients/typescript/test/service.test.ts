@@ -89,6 +89,12 @@ test("a token has no white space around it, and one that cannot be sent is refus
   }
 });
 
+test("a token that is null, as JavaScript may pass it, is none", async () => {
+  const { fetch } = services({ "one.test": () => json(ALLOW) });
+  const untyped = null as unknown as string;
+  assert.equal((await new Ratekeeper({ endpoints: "http://one.test", token: untyped, fetch }).check(QUESTION)).degraded, false);
+});
+
 test("an empty key is none", async () => {
   const broken = (): never => { throw new TypeError("fetch failed"); };
   const { fetch, asked, bodies } = services({ "one.test": broken, "two.test": () => json(ALLOW) });
@@ -152,38 +158,47 @@ test("the fallback decides when the time is up or the service is broken", async 
   }
 });
 
-test("an answer that is none of the service's is no denial", async () => {
-  const page = (): Response => new Response("<h1>Sign in</h1>", { status: 200 });
+test("an answer that was cut off is no denial", async () => {
   const cut = (): Response => new Response(new ReadableStream({ start: (body) => body.error(new TypeError("terminated")) }));
-  const foreign = [[], {}, { status: "ok" }, { results: [ALLOW], decision: "maybe" }].map((body) => () => json(body));
-  for (const serve of [page, cut, () => new Response(null, { status: 204 }), ...foreign]) {
-    const { fetch, asked } = services({ "one.test": serve, "two.test": () => json(ALLOW) });
-    const service = new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch });
-    assert.deepEqual(await service.check(QUESTION), allowAll(QUESTION));
-    assert.deepEqual(await service.checkBatch([QUESTION, QUESTION]), [allowAll(QUESTION), allowAll(QUESTION)]);
-    // Whether it was carried out is unknown: only what is harmless goes on.
-    assert.equal(asked.length, 2);
-    assert.equal((await service.peek(QUESTION)).degraded, false);
-    const other = new Ratekeeper({ endpoints: "http://one.test", fetch });
-    const { success, degraded } = await other.limit("ada", { limit: 5, durationMs: 60_000 });
-    assert.deepEqual([success, degraded], [true, true]);
+  const { fetch, asked } = services({ "one.test": cut, "two.test": () => json(ALLOW) });
+  const service = new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch });
+  assert.deepEqual(await service.check(QUESTION), allowAll(QUESTION));
+  assert.deepEqual(await service.checkBatch([QUESTION, QUESTION]), [allowAll(QUESTION), allowAll(QUESTION)]);
+  // Whether it was carried out is unknown: only what is harmless goes on.
+  assert.equal(asked.length, 2);
+  assert.equal((await service.peek(QUESTION)).degraded, false);
+});
+
+/** Callers can provoke it with what is in a request, such as a value that a firewall takes for an attack. */
+test("what none of the services said is no denial, and is not left to the fallback", async () => {
+  const pages = ["<h1>Blocked</h1>", "{}", "[]", '{"title": "Not Found", "status": 404}'];
+  const foreign: (readonly [number, string | null])[] = [302, 400, 401, 403, 404, 407, 413, 414, 429, 431].flatMap((status) => pages.map((page) => [status, page] as const));
+  foreign.push(...[...pages, '{"results": [{}], "decision": "maybe", "code": "OK"}'].map((page) => [200, page] as const), [204, null]);
+  const calls: ((service: Ratekeeper) => Promise<unknown>)[] = [
+    (service) => service.check(QUESTION),
+    (service) => service.checkBatch([QUESTION, QUESTION]),
+    (service) => service.limit("ada", { limit: 5, durationMs: 60_000 }),
+    (service) => service.reserve(QUESTION, 5),
+    (service) => service.acquire(QUESTION),
+  ];
+  for (const [status, page] of foreign) {
+    const blocked = (): Response => new Response(page, { status });
+    const made = (hosts: Record<string, () => Response>): Ratekeeper =>
+      new Ratekeeper({ endpoints: Object.keys(hosts).map((host) => `http://${host}`), fetch: services(hosts).fetch, timeoutMs: 60_000 });
+    for (const others of [{}, { "two.test": blocked }, { "two.test": refused }]) {
+      for (const call of calls) await assert.rejects(call(made({ "one.test": blocked, ...others })), { code: `HTTP_${status}`, status });
+    }
+    assert.equal((await made({ "one.test": blocked, "two.test": () => json(ALLOW) }).peek(QUESTION)).degraded, false);
   }
 });
 
-test("a refusal that is none of the service's counts as no answer", async () => {
-  for (const status of [302, 401, 403, 404, 407, 429]) {
-    for (const body of ["<h1>Sign in</h1>", "{}", '{"title": "Not Found", "status": 404}']) {
-      const { fetch, asked } = services({ "one.test": () => new Response(body, { status }), "two.test": () => json(ALLOW) });
-      const service = new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch, timeoutMs: 60_000 });
-      const degraded: boolean[] = [];
-      for (let checks = 0; checks < 4; checks++) degraded.push((await service.check(QUESTION)).degraded);
-      // After three it is asked last, as any service that misses calls.
-      assert.deepEqual(degraded, [true, true, true, false]);
-      asked.length = 0;
-      const other = new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch, timeoutMs: 60_000 });
-      assert.equal((await other.peek(QUESTION)).degraded, false);
-      assert.deepEqual(asked, ["one.test/v1/peek", "two.test/v1/peek"]);
-    }
+test("a refusal that is none of the service's goes on to the next one", async () => {
+  for (const status of [302, 403, 404]) {
+    const { fetch, asked } = services({ "one.test": () => new Response("<h1>Blocked</h1>", { status }), "two.test": () => json(ALLOW) });
+    const service = new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch, timeoutMs: 60_000 });
+    for (let checks = 0; checks < 4; checks++) assert.equal((await service.check(QUESTION)).degraded, false);
+    // After three it is asked last, as any service that misses calls.
+    assert.deepEqual(asked, ["one", "two", "one", "two", "one", "two", "two"].map((host) => `${host}.test/v1/check`));
   }
 });
 
@@ -491,7 +506,9 @@ test("the middleware answers what a limit denies with 429", async () => {
 
 test("the middleware answers what no limit denies with 503", async () => {
   const content = [{ code: "INVALID_ARGUMENT", detail: "at most 32 entries" }, { code: "TOO_LARGE" }].map((body) => () => json(body, 400));
-  for (const [serve, fallback] of [[refused, denyAll], ...content.map((serve) => [serve, allowAll] as const)] as const) {
+  // A firewall's words, say about what is in the request.
+  const pages = [200, 400, 403, 404].map((status) => () => new Response("<h1>Blocked</h1>", { status }));
+  for (const [serve, fallback] of [[refused, denyAll], ...[...content, ...pages].map((serve) => [serve, allowAll] as const)] as const) {
     const { status, headers, body, isCalled } = await answered(serve, fallback);
     assert.deepEqual([status, headers.get("retry-after"), headers.get("content-type"), isCalled], [503, "1", "application/problem+json", false]);
     const problem = JSON.parse(body) as { status: number; code: string };

@@ -186,7 +186,8 @@ class ServiceError(Exception):
     def __init__(self, code: str, message: str, status: Optional[int] = None, field: Optional[str] = None) -> None:
         super().__init__(message)
         self.code = code
-        """The service's word, such as ``INVALID_ARGUMENT`` or ``NOT_HELD``; ``AWAY`` if no service answered."""
+        """The service's word, such as ``INVALID_ARGUMENT`` or ``NOT_HELD``; ``AWAY`` if no service answered, and one
+        such as ``HTTP_403`` if something between did."""
         self.status = status
         self.field = field
         """The part of the request that is at fault."""

@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import os
 import threading
 import time
 import uuid
+import weakref
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import AsyncGenerator, Generator, Generic, Optional, Sequence, TypeVar, Union, cast
@@ -135,13 +137,15 @@ class _Calls:
         now = time.monotonic()
         deadline = now + self._timeout if deadline is None else deadline
         in_turn = sorted(self._endpoints, key=lambda endpoint: endpoint.down_until > now)
+        page: Optional[_Away] = None
         for endpoint in in_turn:
             try:
                 return (yield _Post(endpoint, path, body, deadline))
             except _Away as away:
+                page = away if page is None and away.is_page else page
                 may_go_on = away.may_go_on(is_harmless) and time.monotonic() < deadline
                 if not may_go_on or endpoint is in_turn[-1]:
-                    raise
+                    raise page or away
         raise AssertionError("there is an endpoint")
 
     def _limit(self, identifier: str, rule: Optional[str], domain: Optional[str], more: Json) -> _Steps[LimitResult]:
@@ -149,9 +153,15 @@ class _Calls:
         try:
             given = {name: part for name, part in body.items() if part is not None}
             return LimitResult.read((yield from self._call("limit", given, False)))
-        except _Away:
+        except _Away as away:
             question = Question.of(rule or domain or "default", more.get("cost"), identifier=identifier)
-            return LimitResult.decided(self._fallback(question))
+            return LimitResult.decided(self._instead(away, question))
+
+    def _instead(self, away: _Away, question: Question) -> Decision:
+        """What the fallback decides. Callers can provoke a page with what is in a question, and would pass unlimited."""
+        if away.is_page:
+            raise away
+        return self._fallback(question)
 
     def _check(self, question: Question, key: Optional[str]) -> _Steps[Decision]:
         body: Json = {**question.json(), "standing": True}
@@ -159,9 +169,9 @@ class _Calls:
         try:
             body = {**body, "idempotency_key": key} if key else body
             return Decision.read((yield from self._call("check", body, key is not None)))
-        except _Away:
+        except _Away as away:
             if key is None:
-                return self._fallback(question)
+                return self._instead(away, question)
             # The fallback counts nothing that a repetition would find: the caller asks again with the same key.
             raise
 
@@ -172,8 +182,8 @@ class _Calls:
             checks = [question.json() for question in questions]
             answer = yield from self._call("checks", {"checks": checks}, False)
             return [Decision.read(mapping(one)) for one in sequence(answer.get("results"))]
-        except _Away:
-            return [self._fallback(question) for question in questions]
+        except _Away as away:
+            return [self._instead(away, question) for question in questions]
 
     def _peek(self, question: Question) -> _Steps[Decision]:
         return Decision.read((yield from self._call("peek", question.json(), True)))
@@ -201,8 +211,8 @@ class _Calls:
         body = {**question.json(), **{name: part for name, part in more.items() if part is not None}}
         try:
             answer = yield from self._call("reserve", body, key is not None)
-        except _Away:
-            return Reserved(self._fallback(question.costing(hits)), None)
+        except _Away as away:
+            return Reserved(self._instead(away, question.costing(hits)), None)
         return Reserved(Decision.read(answer), text(answer.get("reservation")))
 
     def _settle(self, path: str, body: Json) -> _Steps[int]:
@@ -278,22 +288,31 @@ class _Held:
 
 
 class _Away(ServiceError):
-    """A service gave no answer, or cannot."""
+    """A service gave no answer, or cannot, or something between gave a page instead."""
 
     def __init__(self, endpoint: _Endpoint, why: str, was_not_done: bool = False, status: Optional[int] = None) -> None:
         super().__init__("AWAY", f"the rate limit service at {endpoint.url} gave no answer: {why}", status)
         # The code of its refusal, if it gave one.
         self.reason = ""
-        # True if the call was certainly not carried out: no connection, or the service says so.
+        self.is_page = False
+        # True if the call was not carried out: no connection, or the service or something between says so.
         self.was_not_done = was_not_done
         self._endpoint = endpoint
         endpoint.misses += 1
 
     def may_go_on(self, is_harmless: bool) -> bool:
         """Notes that the service is down if so; true if the next one may be asked."""
-        if self.was_not_done or self._endpoint.misses >= _MISSES_MAX:
+        if (self.was_not_done and not self.is_page) or self._endpoint.misses >= _MISSES_MAX:
             self._endpoint.down_until = time.monotonic() + _DOWN
         return is_harmless or self.was_not_done
+
+
+def _page(endpoint: _Endpoint, status: int) -> _Away:
+    """An answer that the service cannot have given."""
+    page = _Away(endpoint, f"something between answered {status}", status >= 300, status)
+    page.code = f"HTTP_{status}"
+    page.is_page = True
+    return page
 
 
 def _is_answer(post: _Post, body: object) -> bool:
@@ -316,11 +335,13 @@ def _read(post: _Post, status: int, answer: bytes) -> Json:
         body = None
     if 200 <= status < 300:
         if not _is_answer(post, body):
-            raise _Away(endpoint, f"{status} without an answer to the call", status=status)
+            raise _page(endpoint, status)
         endpoint.misses = 0
         return mapping(cast(object, body))
     refusal = ServiceError.read(status, body)
-    if status < 500 and refusal.has_word:
+    if status < 500:
+        if not refusal.has_word:
+            raise _page(endpoint, status)
         endpoint.misses = 0
         raise refusal
     # A proxy's 503 may come after the charge: only the service's own words count.
@@ -383,9 +404,18 @@ class Ratekeeper(_Calls):
         token that identifies this caller. ``timeout``: the seconds that a call may take, failover included.
         ``fallback``: decides checks, acquires and reserves while no service answers."""
         super().__init__(endpoints, timeout, fallback)
+        self._transport = transport
         self._client = httpx.Client(transport=transport, headers=_headers(token))
         self._closed = threading.Event()
         self._keeper = Keeper(self._advance)
+        _clients.add(self)
+
+    def _begin(self) -> None:
+        """In a forked process: threads, locks and connections are those of its parent."""
+        self._keeper.begin()
+        self._unanswered = Unanswered()
+        if self._transport is None:
+            self._client = httpx.Client(headers=self._client.headers)
 
     def limit(
         self,
@@ -427,7 +457,7 @@ class Ratekeeper(_Calls):
             # The service may have granted it all the same.
             if not away.was_not_done:
                 self._look_for(body)
-            return Acquired(self._fallback(question), None)
+            return Acquired(self._instead(away, question), None)
         token = text(answer.get("permit"))
         permit = Permit(self, token, _expiry(answer)) if token else None
         if permit:
@@ -533,6 +563,19 @@ class Ratekeeper(_Calls):
         return _read(post, response.status_code, bytes(answer))
 
 
+# Those that a forked process inherits.
+_clients: weakref.WeakSet[Ratekeeper] = weakref.WeakSet()
+
+
+def _begin_all() -> None:
+    for client in _clients:
+        client._begin()  # pyright: ignore[reportPrivateUsage]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_all)
+
+
 class Permit(_Held):
     """A held place of a concurrency limit. It renews itself until it is released: ``with`` does that at its end."""
 
@@ -607,7 +650,7 @@ class AsyncRatekeeper(_Calls):
         except _Away as away:
             if not away.was_not_done:
                 self._look_for(body)
-            return Acquired(self._fallback(question), None)
+            return Acquired(self._instead(away, question), None)
         token = text(answer.get("permit"))
         permit = AsyncPermit(self, token, _expiry(answer)) if token else None
         return Acquired(Decision.read(answer), permit)
