@@ -39,8 +39,8 @@ struct Denied {
 }
 
 /// Checks that nodes with different bursts and rates together admit no more than a limit with the
-/// larger burst and the faster rate, and that each denial ends when it was told to, in so many histories, or
-/// [`HISTORIES_MAX`].
+/// larger burst and the faster rate, and that each denial ends when it was told to, in so many histories,
+/// at most 60.
 ///
 /// # Panics
 /// If one of the two does not hold, with the smallest history found.
