@@ -479,6 +479,28 @@ fn both_sides_prove_who_they_are_and_certificates_are_read_again() {
     assert_eq!(limit(&service), Some(4));
 }
 
+/// Each new stream begins with the resource that was refused before.
+#[test]
+fn a_refused_resource_does_not_delay_the_next_stream() {
+    let folder = tempdir().expect("a folder");
+    let plane = ControlPlane::start(0, None);
+    let service = start(folder.path(), &plane, &[]);
+    assert!(
+        plane
+            .answer(plane.send(&[hourly("e", 1), bad("d")]))
+            .is_some()
+    );
+    let refused = || service.metric("ratelimit_rules_source_refused_total ");
+    let begun = Instant::now();
+    for _ in 0..7 {
+        let before = refused();
+        plane.cut();
+        eventually("it is back", || refused() > before);
+    }
+    // Pauses that double add up to at least 23 seconds.
+    assert!(begun.elapsed() < Duration::from_secs(20));
+}
+
 #[test]
 fn each_response_is_answered_by_its_own_nonce() {
     let folder = tempdir().expect("a folder");
