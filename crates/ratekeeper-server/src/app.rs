@@ -103,7 +103,7 @@ impl App {
             limiter,
             rls_refusals: LogLimit::default(),
             unreadable: UnreadableRequests::new(config.on_unreadable),
-            callers: Callers::new(config.callers.clone(), Arc::clone(access.guesses())),
+            callers: Callers::new(config.callers.clone()),
             access,
             refusal_log: RefusalLog::default(),
             switches,
