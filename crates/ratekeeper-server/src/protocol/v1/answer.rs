@@ -189,9 +189,7 @@ impl<'a> CheckAnswer<'a> {
             limits: None,
         }
     }
-}
 
-impl<'a> CheckAnswer<'a> {
     /// The answer to a check of a batch that there are no rules for, and why. It passes, as under most failure modes; callers
     /// with another one see that nothing was decided.
     pub(crate) fn undecided(why: &'a str) -> Self {
