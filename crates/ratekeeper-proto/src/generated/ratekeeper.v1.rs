@@ -437,7 +437,8 @@ pub struct RefundResponse {
 /// An identifier, and a limit of its own or the id of a rule.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LimitRequest {
-    /// The one who is limited: a user, a key, an address. Not empty.
+    /// The one who is limited: a user, a key, an address. One that is empty, longer than 64 KiB or not
+    /// what the rule's pattern takes is denied, unless the service's settings say otherwise.
     #[prost(string, tag = "1")]
     pub identifier: ::prost::alloc::string::String,
     /// Hits that pass in the duration, at least 1. Requires the permission `override`, unless the caller
@@ -470,7 +471,8 @@ pub struct LimitResponse {
     /// True if the request may pass.
     #[prost(bool, tag = "1")]
     pub success: bool,
-    /// Hits of a window, or a larger burst; 0 where the rule is switched off.
+    /// Hits of a window, or a larger burst; 0, as all numbers, where no limit answered: the rule is
+    /// switched off, in shadow or unlimited, or the request could not be read. `success` counts.
     #[prost(uint64, tag = "2")]
     pub limit: u64,
     /// Hits left.
