@@ -380,6 +380,17 @@ class Calls(unittest.TestCase):
             ask(services, *[call] * 6)
             self.assertEqual(services.asked, ["one.test/v1/check"] * 6)
 
+    def test_a_domain_whose_rules_were_refused_is_left_to_the_fallback_and_the_service_is_well(self) -> None:
+        for ask in self.both():
+            services = Services({"one.test": lambda: httpx.Response(404, json={"code": "NO_RULES"}), "two.test": ok()}, fallback=deny_all)
+            answers = ask(services, *[lambda one: one.check(QUESTION)] * 4)
+            self.assertEqual([(answer.allowed, answer.degraded) for answer in answers], [(False, True)] * 4)
+            self.assertEqual(services.asked, ["one.test/v1/check"] * 4)
+            undecided = {"decision": "allow", "degraded": True, "unreadable": "the rules were refused"}
+            services = Services({"one.test": lambda: httpx.Response(200, json={"results": [undecided, ALLOW]})}, fallback=deny_all)  # noqa: B023
+            (answers,) = ask(services, lambda one: one.check_batch([QUESTION, QUESTION]))
+            self.assertEqual([answer.allowed for answer in answers], [False, True])
+
     def test_a_permit_is_lost_once_its_time_is_over_while_the_service_is_away_and_not_by_its_release(self) -> None:
         def serve(request: httpx.Request) -> httpx.Response:
             if request.url.path == "/v1/renew":

@@ -40,6 +40,8 @@ type Repeat = "harmless" | "charged";
 const DOWN_MS = 1000;
 /** Calls without an answer in a row, after which it is. */
 const MISSES_MAX = 3;
+/** The code of a service that has no rules for the domain, since they were refused. */
+const NO_RULES = "NO_RULES";
 /** The codes by which a service says that it did not carry out a call. */
 const NOT_DONE = new Set(["UNAVAILABLE", "RESOURCE_EXHAUSTED"]);
 /** The codes of errors of a connection that was not made, of Node and Bun. */
@@ -87,7 +89,11 @@ export class Ratekeeper {
   async checkBatch(questions: readonly Question[]): Promise<Decision[]> {
     if (questions.length === 0) return [];
     const answer = await this.#ask("checks", { checks: questions.map(questionJson) }, "charged");
-    return answer ? list(answer["results"]).map((one) => decision(object(one))) : questions.map((one) => this.fallback(one));
+    const results = answer && list(answer["results"]).map(object);
+    return questions.map((question, number) => {
+      const one = results?.[number];
+      return one && !isUndecided(one) ? decision(one) : this.fallback(question);
+    });
   }
 
   /** Decides a request without charging it. */
@@ -212,6 +218,10 @@ export class Ratekeeper {
           throw error;
         }
         last = error;
+        if (hasNoRules(error)) {
+          endpoint.misses = 0;
+          throw error;
+        }
         if (!hasWord(error)) page ??= error;
         const notDone = wasNotDone(last);
         endpoint.misses += 1;
@@ -236,9 +246,10 @@ export class Ratekeeper {
     }
     if (response.ok && isAnswer(path, body, answer)) return answer;
     const refusal = failure(response.status, answer);
-    if (!response.ok && response.status < 500 && hasWord(refusal)) throw refusal;
+    const isWithoutRules = refusal.code === NO_RULES;
+    if (!response.ok && response.status < 500 && hasWord(refusal) && !isWithoutRules) throw refusal;
     // What the service cannot have said is something between's.
-    const code = response.status < 500 ? `HTTP_${response.status}` : "AWAY";
+    const code = response.status < 500 && !isWithoutRules ? `HTTP_${response.status}` : "AWAY";
     throw new ServiceError(code, `the rate limit service at ${url} cannot answer: ${refusal.message}`, response.status, undefined, refusal);
   }
 
@@ -344,6 +355,16 @@ function hasNoAnswer(error: unknown): error is ServiceError {
   return error instanceof ServiceError && (error.code === "AWAY" || !hasWord(error));
 }
 
+/** True if the rules of the domain were refused. The service is well, and decides other domains. */
+function hasNoRules(error: ServiceError): boolean {
+  return object(error.cause)["code"] === NO_RULES;
+}
+
+/** True of a check of a batch for whose domain there are none. */
+function isUndecided(answer: Json): boolean {
+  return answer["degraded"] === true && Boolean(answer["unreadable"]);
+}
+
 function hasNoRoomForKeys(error: unknown): boolean {
   return isAway(error) && object((error as ServiceError).cause)["code"] === "RESOURCE_EXHAUSTED";
 }
@@ -352,6 +373,7 @@ function hasNoRoomForKeys(error: unknown): boolean {
 function wasNotDone(error: ServiceError): boolean {
   if (!hasWord(error)) return (error.status ?? 0) >= 300;
   // A proxy's 503 may come after the charge: only the service's own words count.
+  if (hasNoRules(error)) return true;
   if (error.status !== undefined) return error.status === 503 && NOT_DONE.has((error.cause as ServiceError).code);
   return isOfConnecting(error.cause);
 }

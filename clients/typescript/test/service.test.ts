@@ -222,6 +222,18 @@ test("a service that refuses a call has answered: it has missed none", async () 
   assert.deepEqual(asked, Array(6).fill("one.test/v1/check"));
 });
 
+test("a domain whose rules were refused is left to the fallback, and the service is well", async () => {
+  const undecided = { decision: "allow", degraded: true, unreadable: "the rules were refused" };
+  const answers = [() => json({ code: "NO_RULES" }, 404), () => json({ results: [undecided, ALLOW] })];
+  let serve = answers[0];
+  const { fetch, asked } = services({ "one.test": () => serve?.() ?? json({}), "two.test": () => json(ALLOW) });
+  const service = new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch, fallback: denyAll });
+  for (let checks = 0; checks < 4; checks++) assert.equal((await service.check(QUESTION)).allowed, false);
+  assert.deepEqual(asked, Array(4).fill("one.test/v1/check"));
+  serve = answers[1];
+  assert.deepEqual((await service.checkBatch([QUESTION, QUESTION])).map((one) => one.allowed), [false, true]);
+});
+
 test("a connection that cannot be made carries out nothing, whatever the reason", async () => {
   const failed = (code: string, syscall: string): Error => Object.assign(new Error(code), { code, syscall });
   const [noRoute, refusal, noName, reset] = [failed("ENETUNREACH", "connect"), failed("ECONNREFUSED", "connect"), failed("EAI_AGAIN", "getaddrinfo"), failed("EPIPE", "write")];

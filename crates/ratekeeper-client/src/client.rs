@@ -11,6 +11,7 @@ use crate::authorization::Authorization;
 use crate::budget::Budget;
 use crate::calls::{Calls, Repeat, Stub};
 use crate::channel::endpoints;
+use crate::error::has_no_rules;
 use crate::health::{ServiceHealth, Trouble};
 use crate::pool::Pool;
 use crate::question::limit_status;
@@ -137,8 +138,9 @@ impl Client {
         let call = async |mut stub: Stub, request| stub.check_batch(request).await;
         let message = v1::CheckBatchRequest { checks };
         let answer = self.0.calls.ask(&message, Repeat::Charged, call).await;
-        let answers =
-            answer.map(|answer| answer.results.into_iter().map(CheckAnswer::from).collect());
+        let read = |(answer, question)| self.0.read(answer, question);
+        let answers = answer.map(|answer| answer.results.into_iter().zip(questions).map(read));
+        let answers = answers.map(Iterator::collect);
         let fallback = |question| self.0.fallback.answer(question);
         self.0
             .or_fallback(answers, || questions.iter().map(fallback).collect())
@@ -312,6 +314,13 @@ impl Inner {
         answer: Result<T, Status>,
         fallback: impl FnOnce() -> T,
     ) -> Result<T, Error> {
+        if let Err(status) = &answer
+            && has_no_rules(status)
+        {
+            self.health.refused(status.message());
+            self.degraded.fetch_add(1, Ordering::Relaxed);
+            return Ok(fallback());
+        }
         match answer.map_err(Error::from) {
             Err(Error::Away(why)) => {
                 self.health.failed(Trouble::Away, &why);
@@ -333,6 +342,15 @@ impl Inner {
                 Err(refusal)
             }
         }
+    }
+
+    /// The service's answer to a question of a batch, or the fallback's if there are no rules for it.
+    fn read(&self, answer: v1::CheckResponse, question: &CheckRequest) -> CheckAnswer {
+        if answer.degraded && !answer.unreadable.is_empty() {
+            self.health.refused(&answer.unreadable);
+            return self.fall_back(question);
+        }
+        CheckAnswer::from(answer)
     }
 
     /// The fallback's answer to a question that the service did not answer.

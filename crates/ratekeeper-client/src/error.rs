@@ -23,7 +23,8 @@ pub enum Error {
     /// idempotency key belongs to another request.
     #[error("{0}")]
     State(String),
-    /// The service is away, or did not answer in time: the call may have been executed.
+    /// The service is away, or did not answer in time: the call may have been executed. Or the rules of its domain were
+    /// refused, and it was not.
     #[error("the rate limit service gave no answer: {0}")]
     Away(String),
 }
@@ -76,6 +77,12 @@ pub(crate) fn was_not_carried_out(status: &Status) -> bool {
         cause = error.source();
     }
     false
+}
+
+/// Returns true if the service decided nothing because the rules of the call's domain were refused. It is well, and decides
+/// other domains.
+pub(crate) fn has_no_rules(status: &Status) -> bool {
+    status.code() == Code::NotFound
 }
 
 /// Returns true if the same call may succeed when retried.

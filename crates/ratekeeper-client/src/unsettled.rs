@@ -13,7 +13,7 @@ use tonic::Status;
 
 use crate::calls::{Repeat, Stub};
 use crate::client::Inner;
-use crate::error::{Error, was_not_carried_out};
+use crate::error::{Error, has_no_rules, was_not_carried_out};
 
 /// The most permits being released at a time; any others end at their deadline.
 const RELEASE_TASKS_MAX: usize = 256;
@@ -52,7 +52,8 @@ pub(crate) fn new_key() -> String {
 
 /// Returns true if the failed call may have been executed.
 pub(crate) fn is_ambiguous(status: &Status) -> bool {
-    !was_not_carried_out(status) && matches!(Error::from(status.clone()), Error::Away(_))
+    let is_certain = was_not_carried_out(status) || has_no_rules(status);
+    !is_certain && matches!(Error::from(status.clone()), Error::Away(_))
 }
 
 /// An acquire whose outcome is unknown so far. If it is dropped in that state, because the answer

@@ -10,7 +10,6 @@ mod refusal_log;
 mod tokens;
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -126,7 +125,7 @@ pub(crate) struct Access {
     /// Those of the settings that have a role.
     callers: Vec<Caller>,
     tokens: KnownTokens,
-    guesses: Arc<Guesses>,
+    guesses: Guesses,
     /// True if clients without a trusted certificate do not get as far as a request.
     is_closed: bool,
     refused: [AtomicU64; 3],
@@ -140,7 +139,7 @@ impl Access {
         Self {
             callers: with_role.cloned().collect(),
             tokens,
-            guesses: Arc::default(),
+            guesses: Guesses::default(),
             is_closed,
             refused: Default::default(),
         }
@@ -150,11 +149,6 @@ impl Access {
     /// there was one.
     pub(crate) fn is_required(&self) -> bool {
         !self.callers.is_empty() || self.tokens.are_required()
-    }
-
-    /// The limit on wrong tokens, which is one for all listeners.
-    pub(crate) const fn guesses(&self) -> &Arc<Guesses> {
-        &self.guesses
     }
 
     /// The tokens that count on this node.

@@ -90,6 +90,19 @@ pub(crate) struct App {
     is_leaving: AtomicBool,
 }
 
+/// The reason that there is nothing to decide by.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum NoRules {
+    /// This node has none.
+    #[error("no rules are loaded; see /readyz")]
+    AtAll,
+    /// Those of this domain were refused. The node is well: other domains are decided.
+    #[error(
+        "the rules of the domain {0:?} were refused, and there are none before them; see /readyz"
+    )]
+    Of(Box<str>),
+}
+
 impl App {
     pub(crate) fn new(
         limiter: Arc<Limiter<Stores>>,
@@ -103,7 +116,7 @@ impl App {
             limiter,
             rls_refusals: LogLimit::default(),
             unreadable: UnreadableRequests::new(config.on_unreadable),
-            callers: Callers::new(config.callers.clone(), Arc::clone(access.guesses())),
+            callers: Callers::new(config.callers.clone()),
             access,
             refusal_log: RefusalLog::default(),
             switches,
@@ -273,18 +286,36 @@ impl App {
         self.is_loaded.load(Ordering::Acquire)
     }
 
-    /// Returns true if there are rules to decide by in all `domains`, or nobody limits them.
+    /// Checks that there are rules to decide by in all `domains`, or that nobody limits them.
+    ///
+    /// # Errors
+    /// There are none at all, or those of a domain were refused and there are none before them.
     #[inline]
-    pub(crate) fn decides<'d>(&self, domains: impl IntoIterator<Item = &'d str>) -> bool {
-        let refuses_some = || self.refuses_some.load(Ordering::Acquire);
-        self.is_loaded() && !(refuses_some() && self.refuses_any(domains))
+    pub(crate) fn require_rules<'d>(
+        &self,
+        domains: impl IntoIterator<Item = &'d str>,
+    ) -> Result<(), NoRules> {
+        if !self.is_loaded() {
+            return Err(NoRules::AtAll);
+        }
+        match self.refuses_some.load(Ordering::Acquire) {
+            true => self.require_unrefused(domains),
+            false => Ok(()),
+        }
     }
 
     #[cold]
-    fn refuses_any<'d>(&self, domains: impl IntoIterator<Item = &'d str>) -> bool {
+    fn require_unrefused<'d>(
+        &self,
+        domains: impl IntoIterator<Item = &'d str>,
+    ) -> Result<(), NoRules> {
         let snapshot = self.limiter.snapshot();
         let refused = snapshot.rules().refused_domains();
-        domains.into_iter().any(|domain| refused.contains(domain))
+        let mut domains = domains.into_iter();
+        match domains.find(|domain| refused.contains(*domain)) {
+            Some(domain) => Err(NoRules::Of(domain.into())),
+            None => Ok(()),
+        }
     }
 
     /// Rules are in force from now on; `refuses_some` if domains have none because theirs were refused.

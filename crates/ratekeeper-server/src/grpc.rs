@@ -153,6 +153,8 @@ fn status(refusal: Refusal) -> Status {
             Status::invalid_argument(refusal.to_string())
         }
         Refusal::NoRules => Status::unavailable(refusal.to_string()),
+        // To outlier detection that would be a node that fails, and it is one domain.
+        Refusal::NoRulesOf(_) => Status::not_found(refusal.to_string()),
     }
 }
 

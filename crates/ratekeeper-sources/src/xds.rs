@@ -187,11 +187,12 @@ impl XdsSource {
             let Some(Answer { request, pause }) = self.take(response, feed).await else {
                 return Ok(());
             };
+            // Of a refused one too: the control plane is there, and its next stream begins with the same.
+            backoff.reset();
             let mut early = None;
-            match pause {
-                None => backoff.reset(),
+            if let Some(pause) = pause {
                 // What comes meanwhile is news.
-                Some(pause) => early = timeout(pause, responses.message()).await.ok(),
+                early = timeout(pause, responses.message()).await.ok();
             }
             let early = early.transpose().map_err(StreamError::Status)?;
             let sent = requests.send(request).await;

@@ -62,6 +62,8 @@ _DOWN = 1.0
 _MISSES_MAX = 3
 # The codes by which a service says that it did not carry out a call.
 _NOT_DONE = ("UNAVAILABLE", "RESOURCE_EXHAUSTED")
+# The rules of a domain were refused. The service is well, and decides other domains.
+_NO_RULES = "NO_RULES"
 _P = TypeVar("_P")
 
 
@@ -181,7 +183,11 @@ class _Calls:
         try:
             checks = [question.json() for question in questions]
             answer = yield from self._call("checks", {"checks": checks}, False)
-            return [Decision.read(mapping(one)) for one in sequence(answer.get("results"))]
+            results = [mapping(one) for one in sequence(answer.get("results"))]
+            return [
+                self._fallback(question) if _is_undecided(one) else Decision.read(one)
+                for one, question in zip(results, questions)
+            ]
         except _Away as away:
             return [self._instead(away, question) for question in questions]
 
@@ -302,6 +308,8 @@ class _Away(ServiceError):
 
     def may_go_on(self, is_harmless: bool) -> bool:
         """Notes that the service is down if so; true if the next one may be asked."""
+        if self.reason == _NO_RULES:
+            return False
         if (self.was_not_done and not self.is_page) or self._endpoint.misses >= _MISSES_MAX:
             self._endpoint.down_until = time.monotonic() + _DOWN
         return is_harmless or self.was_not_done
@@ -313,6 +321,11 @@ def _page(endpoint: _Endpoint, status: int) -> _Away:
     page.code = f"HTTP_{status}"
     page.is_page = True
     return page
+
+
+def _is_undecided(answer: Json) -> bool:
+    """True of a check of a batch in whose domain there are no rules, since they were refused."""
+    return answer.get("degraded") is True and bool(answer.get("unreadable"))
 
 
 def _is_answer(post: _Post, body: object) -> bool:
@@ -339,14 +352,17 @@ def _read(post: _Post, status: int, answer: bytes) -> Json:
         endpoint.misses = 0
         return mapping(cast(object, body))
     refusal = ServiceError.read(status, body)
-    if status < 500:
+    has_no_rules = refusal.code == _NO_RULES
+    if status < 500 and not has_no_rules:
         if not refusal.has_word:
             raise _page(endpoint, status)
         endpoint.misses = 0
         raise refusal
     # A proxy's 503 may come after the charge: only the service's own words count.
-    away = _Away(endpoint, str(refusal), status == 503 and refusal.code in _NOT_DONE, status)
+    away = _Away(endpoint, str(refusal), has_no_rules or (status == 503 and refusal.code in _NOT_DONE), status)
     away.reason = refusal.code
+    if has_no_rules:
+        endpoint.misses = 0
     raise away from refusal
 
 

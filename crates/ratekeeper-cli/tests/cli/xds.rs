@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use ratekeeper_client::{CheckRequest, Client, Config};
 use ratekeeper_proto::ratelimit::config::ratelimit::v3::{RateLimitConfig, RateLimitUnit};
 use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::certificates::{Authority, Identity, Validity, put};
@@ -171,6 +172,33 @@ fn a_control_plane_that_insists_is_answered_more_and_more_slowly() {
     assert_eq!(limit(&service), Some(5));
 }
 
+/// Clients take the errors of `d` for answers: they neither leave the service nor hold back what they ask about `e`.
+fn others_are_decided(service: &Ratekeeper) {
+    let endpoint = format!("http://127.0.0.1:{}", service.grpc);
+    let mut config = Config::new(&*endpoint);
+    config.endpoints.push(endpoint);
+    config.deadline = Duration::from_secs(30);
+    let about = |domain: &str| CheckRequest::new(domain).descriptor([("key", "a")]);
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let client = Client::new(config).expect("it is valid");
+        for _ in 0..50 {
+            let answer = client.check(&about("d")).await.expect("the fallback's");
+            assert!(answer.allowed && answer.degraded);
+        }
+        assert!(client.services().iter().all(|(_, is_up)| *is_up));
+        assert!(!client.is_away());
+        let answer = client.check(&about("e")).await.expect("an answer");
+        assert!(!answer.allowed && !answer.degraded);
+        let batch = [about("d"), about("e")];
+        let answers = client.check_batch(&batch).await.expect("answers");
+        let told = answers
+            .iter()
+            .map(|answer| (answer.allowed, answer.degraded));
+        assert_eq!(told.collect::<Vec<_>>(), [(true, true), (false, false)]);
+    });
+}
+
 /// A domain whose rules were refused is not one that nobody limits.
 #[test]
 fn a_domain_without_good_rules_is_not_decided() {
@@ -207,8 +235,10 @@ fn a_domain_without_good_rules_is_not_decided() {
         let (status, told) = ask(path, "d");
         assert!(status >= 400 && status != 429, "{path}: {status} {told}");
     }
-    let batch = r#"{"checks": [{"domain": "d", "entries": {"key": "a"}}]}"#;
-    assert_eq!(http(service.port, "POST", "/v1/checks", batch).0, 503);
+    let (status, told) = ask("/v1/check", "d");
+    assert_eq!(status, 404, "{told}");
+    assert_contains(&told, "NO_RULES");
+    others_are_decided(&service);
 
     // Rules that were good once stay, and are decided by.
     assert_eq!(plane.answer(plane.send(&[hourly("d", 2)])), None);
@@ -477,6 +507,28 @@ fn both_sides_prove_who_they_are_and_certificates_are_read_again() {
     own(&authority, Validity::Valid);
     assert_eq!(plane.answer(version), None);
     assert_eq!(limit(&service), Some(4));
+}
+
+/// Each new stream begins with the resource that was refused before.
+#[test]
+fn a_refused_resource_does_not_delay_the_next_stream() {
+    let folder = tempdir().expect("a folder");
+    let plane = ControlPlane::start(0, None);
+    let service = start(folder.path(), &plane, &[]);
+    assert!(
+        plane
+            .answer(plane.send(&[hourly("e", 1), bad("d")]))
+            .is_some()
+    );
+    let refused = || service.metric("ratelimit_rules_source_refused_total ");
+    let begun = Instant::now();
+    for _ in 0..7 {
+        let before = refused();
+        plane.cut();
+        eventually("it is back", || refused() > before);
+    }
+    // Pauses that double add up to at least 23 seconds.
+    assert!(begun.elapsed() < Duration::from_secs(20));
 }
 
 #[test]

@@ -157,8 +157,9 @@ pub struct CheckResponse {
     /// True if no limit matched any descriptor: the request passes without being counted.
     #[prost(bool, tag = "7")]
     pub unmatched: bool,
-    /// The reason if the request cannot be read (a value is too long, a cost too high), so that nothing was decided and
-    /// it is denied. Otherwise empty.
+    /// The reason that nothing was decided; otherwise empty. The request cannot be read (a value is too long, a cost too
+    /// high), and is denied; or, if `degraded`, there are no rules for the domain of this check of a batch, since they were
+    /// refused, and the failure mode of the caller is to answer.
     #[prost(string, tag = "8")]
     pub unreadable: ::prost::alloc::string::String,
 }

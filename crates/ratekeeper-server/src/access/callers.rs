@@ -6,7 +6,6 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::HeaderMap;
@@ -184,18 +183,19 @@ impl<'a> Identified<'a> {
 #[derive(Debug)]
 pub(crate) struct Callers {
     callers: Vec<Caller>,
-    guesses: Arc<Guesses>,
+    /// Wrong tokens on the listeners for checks. They count apart from those of the admin listener: a caller with an old token
+    /// is not to lock out the operator behind the same address who mends it.
+    guesses: Guesses,
     log: RefusalLog,
     /// Wrong tokens, and tokens that were not looked at for those before them.
     refused: [AtomicU64; 2],
 }
 
 impl Callers {
-    /// These callers; wrong tokens count among `guesses`.
-    pub(crate) fn new(callers: Vec<Caller>, guesses: Arc<Guesses>) -> Self {
+    pub(crate) fn new(callers: Vec<Caller>) -> Self {
         Self {
             callers,
-            guesses,
+            guesses: Guesses::default(),
             log: RefusalLog::default(),
             refused: Default::default(),
         }
@@ -348,7 +348,7 @@ mod tests {
                 Proof::TlsName("billing.example".parse().expect("a name")),
             ),
         ];
-        Callers::new(callers, Arc::default())
+        Callers::new(callers)
     }
 
     #[test]

@@ -58,8 +58,9 @@ pub(super) async fn answer(
     let snapshot = app.limiter.snapshot();
     let (describer, rules) = (&app.config.auth.describer, snapshot.rules());
     let domain = describer.domain(options.domain.as_deref(), rules)?;
-    if !app.decides(domain) {
-        return Err(ApiError::no_rules());
+    if let Err(lack) = app.require_rules(domain) {
+        // Some proxies give a client the status of a refusal: 404 would be an answer to its own request.
+        return Err(ApiError::unavailable(lack.to_string()));
     }
     if domain.is_none() && rules.service_levels().is_empty() {
         return Err(UnclearDomain::Several(0).into());

@@ -128,7 +128,7 @@ impl ApiError {
         Self::unavailable("no rules are loaded; see /readyz")
     }
 
-    pub(crate) fn unavailable(message: &'static str) -> Self {
+    pub(crate) fn unavailable(message: impl Into<String>) -> Self {
         Self::other(StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE", message)
     }
 }
@@ -165,6 +165,7 @@ impl From<Refusal> for ApiError {
             Reason::Forbidden => (StatusCode::FORBIDDEN, "PERMISSION_DENIED"),
             Reason::State(code) => (StatusCode::CONFLICT, code),
             Reason::NoRoom => (StatusCode::SERVICE_UNAVAILABLE, "RESOURCE_EXHAUSTED"),
+            Reason::NoRules => (StatusCode::NOT_FOUND, "NO_RULES"),
             Reason::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE"),
         };
         Self {

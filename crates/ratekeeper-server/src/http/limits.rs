@@ -22,6 +22,7 @@ use super::auth::hop;
 use super::error::ApiError;
 use crate::app::App;
 use crate::listen::Peer;
+use crate::protocol::v1::Refusal;
 
 /// The most service levels whose counters are read for one answer; of the others only the limits
 /// are shown.
@@ -118,9 +119,7 @@ pub(super) async fn answer(
     let snapshot = app.limiter.snapshot();
     let (describer, rules) = (&app.config.auth.describer, snapshot.rules());
     let domain = describer.domain(options.domain.as_deref(), rules)?;
-    if !app.decides(domain) {
-        return Err(ApiError::no_rules());
-    }
+    app.require_rules(domain).map_err(Refusal::from)?;
     let question = describer.question(&original, domain, rules)?;
     let caller = describer.caller(&original, rules)?;
     let mut limits = Vec::new();

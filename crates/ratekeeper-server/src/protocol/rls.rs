@@ -17,7 +17,7 @@ use ratekeeper_store::Answer;
 pub(crate) use needs::RequiredPermissions;
 pub(crate) use plain::read as read_plain;
 
-use crate::app::App;
+use crate::app::{App, NoRules};
 use crate::config::DESCRIPTORS_MAX;
 use crate::logs::denials::CheckOrigin;
 use crate::logs::unreadable::Defect;
@@ -35,6 +35,18 @@ pub(crate) enum Refusal {
     /// There are no rules to decide by.
     #[error("no rate limit configuration loaded")]
     NoRules,
+    /// There are none for its domain, and this node is well.
+    #[error("{0}")]
+    NoRulesOf(NoRules),
+}
+
+impl From<NoRules> for Refusal {
+    fn from(lack: NoRules) -> Self {
+        match lack {
+            NoRules::AtAll => Self::NoRules,
+            NoRules::Of(_) => Self::NoRulesOf(lack),
+        }
+    }
 }
 
 /// Decides `request`.
@@ -113,8 +125,8 @@ pub(crate) fn ask_check<'a>(
     request: Option<&RateLimitRequest>,
     origin: CheckOrigin<'_>,
 ) -> Answer<Pending<'a, StoresTicket>, Result<RateLimitResponse, Refusal>> {
-    if !app.decides([check.domain]) {
-        return Answer::Decided(Err(Refusal::NoRules));
+    if let Err(lack) = app.require_rules([check.domain]) {
+        return Answer::Decided(Err(lack.into()));
     }
     let now = app.limiter.clock().now();
     app.ask(check, now, origin, |ruling| {

@@ -53,8 +53,5 @@ impl<'a, C: Sender> Api<'a, C> {
 }
 
 fn require_rules<'d>(app: &App, domains: impl IntoIterator<Item = &'d str>) -> Result<(), Refusal> {
-    match app.decides(domains) {
-        true => Ok(()),
-        false => Err(Refusal::no_rules()),
-    }
+    app.require_rules(domains).map_err(Refusal::from)
 }

@@ -315,6 +315,7 @@ impl From<Refusal> for Status {
             Reason::Forbidden => Self::permission_denied(message),
             Reason::State(_) => Self::failed_precondition(message),
             Reason::NoRoom | Reason::Guessing => Self::resource_exhausted(message),
+            Reason::NoRules => Self::not_found(message),
             Reason::Unavailable => Self::unavailable(message),
         }
     }

@@ -33,7 +33,8 @@ pub(crate) struct CheckAnswer<'a> {
     /// True if no limit matched any descriptor; absent otherwise.
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) unmatched: bool,
-    /// The reason the request cannot be read, so that nothing was decided; absent otherwise.
+    /// The reason that nothing was decided; absent otherwise. The request cannot be read; or, if `degraded`, the rules of the
+    /// domain of this check of a batch were refused, and the failure mode of the caller is to answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(crate) unreadable: Option<&'a str>,
@@ -186,6 +187,15 @@ impl<'a> CheckAnswer<'a> {
             unreadable: Some(why),
             statuses: Statuses(None),
             limits: None,
+        }
+    }
+
+    /// The answer to a check of a batch that there are no rules for, and why. It passes, as under most failure modes; callers
+    /// with another one see that nothing was decided.
+    pub(crate) fn undecided(why: &'a str) -> Self {
+        Self {
+            degraded: true,
+            ..Self::unreadable(true, why)
         }
     }
 }

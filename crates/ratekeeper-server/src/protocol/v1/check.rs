@@ -94,8 +94,7 @@ impl<C: Sender> Api<'_, C> {
         mut read: impl FnMut(&CheckRequest<'_>, &CheckAnswer<'_>) -> R,
     ) -> Result<Batch<R>, C::Error> {
         let mut unreadable = self.validate_all(requests)?.into_iter().peekable();
-        let subjects = requests.iter().map(|request| Subject::from(&request.0));
-        require_rules(self.app, subjects.flat_map(|subject| subject.domains()))?;
+        require_rules(self.app, [])?;
         let descriptors = requests.iter().map(|request| request.0.descriptors.len());
         let room = self.app.long_answers.room(descriptors.sum());
         let room = room.map_err(Refusal::from)?;
@@ -105,7 +104,11 @@ impl<C: Sender> Api<'_, C> {
             if let Some((_, allowed, why)) = unreadable.next_if(|(at, ..)| *at == number) {
                 return Decided(read(request, &CheckAnswer::unreadable(allowed, &why)));
             }
-            let mut check = Subject::from(&request.0).check(1);
+            let subject = Subject::from(&request.0);
+            if let Err(lack) = self.app.require_rules(subject.domains()) {
+                return Decided(read(request, &CheckAnswer::undecided(&lack.to_string())));
+            }
+            let mut check = subject.check(1);
             round.ask(&mut check, |ruling| {
                 read(request, &answer(request, ruling, now))
             })

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use ratekeeper_limiter::HoldError;
 
 use crate::access::callers::Denied;
+use crate::app::NoRules;
 use crate::app::long_answers::NoAnswerRoom;
 
 /// The reason a request was refused.
@@ -35,6 +36,8 @@ pub(crate) enum Reason {
     State(&'static str),
     /// There is no room to remember what is to be done once.
     NoRoom,
+    /// The rules of its domain were refused; other domains are decided.
+    NoRules,
     /// Not now.
     Unavailable,
 }
@@ -71,10 +74,6 @@ impl Refusal {
         }
     }
 
-    pub(crate) fn no_rules() -> Self {
-        Self::unavailable("no rules are loaded; see /readyz")
-    }
-
     /// Turns the error of a permit, a reservation or a key, given in `field`, into a refusal.
     pub(super) fn of_hold(field: &'static str) -> impl Fn(HoldError) -> Self {
         move |error| {
@@ -96,6 +95,19 @@ impl Refusal {
                 field: field.to_owned(),
                 message: error.to_string(),
             }
+        }
+    }
+}
+
+impl From<NoRules> for Refusal {
+    fn from(lack: NoRules) -> Self {
+        let reason = match lack {
+            NoRules::AtAll => Reason::Unavailable,
+            NoRules::Of(_) => Reason::NoRules,
+        };
+        Self {
+            reason,
+            ..Self::unavailable(&lack.to_string())
         }
     }
 }
