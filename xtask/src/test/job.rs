@@ -24,17 +24,14 @@ pub(super) struct JobCost {
 /// The jobs that take longest or do not fit [`JobCost::SHORT`], with the times of a whole run, beside each other.
 const KNOWN: [JobCost; 22] = [
     JobCost {
-        threads: Some(6),
+        threads: Some(4),
         ..JobCost::listed("ratekeeper-cli/cli", 400, 80)
     },
     JobCost {
         threads: Some(4),
         ..JobCost::listed("ratekeeper-store-redis/store", 300, 80)
     },
-    JobCost {
-        threads: Some(4),
-        ..JobCost::listed("ratekeeper-cli/attack", 250, 40)
-    },
+    JobCost::listed("ratekeeper-cli/attack", 250, 80),
     JobCost::listed("ratekeeper-cli/chaos", 180, 40),
     JobCost::listed("ratekeeper-cli/gateway", 180, 40),
     JobCost::listed("ratekeeper-store-redis/script", 150, 80),
