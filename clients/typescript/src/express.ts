@@ -36,7 +36,8 @@ const UNAVAILABLE: Problem = {
  * but for those that the application sets itself.
  *
  * A request is answered with 503 if no limit denies it: the fallback does, or the service cannot decide because of what
- * is in it, or something between gives a page instead of its answer. The fallback decides too if the service refuses the application itself, such as its token.
+ * is in it, or something between gives a page instead of its answer. The fallback decides too if the service refuses the
+ * application itself, such as its token.
  */
 export function rateLimit<Request>(
   options: LimitOptions<Request>,

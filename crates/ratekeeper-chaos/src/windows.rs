@@ -183,7 +183,6 @@ impl std::fmt::Display for WindowRow {
 }
 
 /// The settings of the nodes, but for their rules and their store.
-#[derive(Clone, Copy)]
 pub(crate) struct WindowRun<'a> {
     pub(crate) plan: WindowPlan,
     pub(crate) program: &'a std::path::Path,

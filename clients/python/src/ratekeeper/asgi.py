@@ -31,7 +31,8 @@ class RateLimitMiddleware:
     but for those that the application sets itself. WebSockets pass.
 
     A request is answered with 503 if no limit denies it: the fallback does, or the service cannot decide because of what
-    is in it, or something between gives a page instead of its answer. The fallback decides too if the service refuses the application itself, such as its token."""
+    is in it, or something between gives a page instead of its answer. The fallback
+    decides too if the service refuses the application itself, such as its token."""
 
     def __init__(self, app: App, service: AsyncRatekeeper, question: Callable[[Scope], Optional[Question]]) -> None:
         """``question``: the request as the rules know it, from its ASGI scope; None lets it pass."""
