@@ -33,6 +33,9 @@ pub(crate) struct Exchange<'a> {
 /// too busy.
 const REPEATS_MAX: u32 = 2;
 
+/// The most addresses that a request waits for in vain, `connect_timeout` each.
+const SILENT_MAX: u32 = 2;
+
 /// An answer, and its part in the connection that it comes on, if that may serve another request.
 pub(crate) type Answered = (Response<Incoming>, Option<Lease>);
 
@@ -135,17 +138,25 @@ impl Exchange<'_> {
         next.ok_or_else(|| self.broken(&error))
     }
 
-    /// Opens a new connection, or shares one, to the first address of `order` that can be reached.
+    /// Opens a new connection, or shares one, to the first address of `order` that can be reached. Stops after [`SILENT_MAX`]
+    /// that do not answer: the rest are most likely behind the same fault.
     async fn connect(
         &self,
         order: impl Iterator<Item = usize>,
     ) -> Result<(Connection, usize), Fault> {
         let upstream = || self.upstream.name.clone();
         let mut last = None;
+        let mut silent = 0;
         for index in order {
             match connect(self.upstream, index, self.pool, self.connection_use).await {
                 Ok(connection) => return Ok((connection, index)),
-                Err(error) => last = Some(error),
+                Err(error) => {
+                    silent += u32::from(matches!(error, ConnectError::TooSlow));
+                    last = Some(error);
+                }
+            }
+            if silent == SILENT_MAX {
+                break;
             }
         }
         Err(match last {

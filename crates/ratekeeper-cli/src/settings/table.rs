@@ -157,7 +157,7 @@ settings! {
         /// below), `upstream`, `on_client_gone` (`finish` or `cancel`) and `usage` (as in rules); the most specific route
         /// wins
         routes: Vec<RouteConfig> = nested("LIST") => routes;
-        /// Time to connect to an upstream; after it the next address is tried, or the answer is 504
+        /// Time to connect to an upstream; after it the next address is tried; after two in vain the answer is 504
         upstream_connect_timeout: Duration = value("DURATION", "5s") => patience;
         /// Time until an upstream's answer begins, and longest pause within it
         upstream_timeout: Duration = value("DURATION", "60s") => patience;

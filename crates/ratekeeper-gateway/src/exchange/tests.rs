@@ -43,9 +43,9 @@ async fn server() -> u16 {
     port
 }
 
-/// The route to an upstream at `url`.
-fn route(url: &str) -> Arc<Route> {
-    let upstream = serde_json::from_value(url.into()).expect("a URL is an upstream");
+/// The route to an upstream at a URL, or at several.
+fn route(urls: impl Into<serde_json::Value>) -> Arc<Route> {
+    let upstream = serde_json::from_value(urls.into()).expect("URLs are an upstream");
     let config = RoutesConfig {
         upstreams: [("u".to_owned(), upstream)].into(),
         connect_timeout: RESPONSE_TIMEOUT,
@@ -58,6 +58,15 @@ fn route(url: &str) -> Arc<Route> {
 
 /// The answer to a POST for `http://api.example/x`.
 async fn ask(route: &Arc<Route>, pool: &Pool, connection_use: ConnectionUse) -> Answered {
+    let answered = try_ask(route, pool, connection_use).await;
+    answered.expect("it answers")
+}
+
+async fn try_ask(
+    route: &Arc<Route>,
+    pool: &Pool,
+    connection_use: ConnectionUse,
+) -> Result<Answered, Fault> {
     let upstream = &route.upstream;
     let begun = Instant::now();
     let slot = upstream.slots.acquire(None, SECOND, WaitOrder::InTurn);
@@ -75,7 +84,7 @@ async fn ask(route: &Arc<Route>, pool: &Pool, connection_use: ConnectionUse) -> 
     let mut request = request.body(RequestBody::none()).expect("a request");
     let answered = exchange.run(&mut request, &slot).await;
     slot.done();
-    answered.expect("it answers")
+    answered
 }
 
 /// Keeps an HTTP/2 connection to the upstream, which breaks when what is returned is dropped.
@@ -97,7 +106,7 @@ async fn a_request_that_was_not_sent_over_http2_is_sent_again_to_the_same_host()
         ("http", "/x api.example"),
     ] {
         let (route, pool) = (
-            route(&format!("{scheme}://127.0.0.1:{port}")),
+            route(format!("{scheme}://127.0.0.1:{port}")),
             Pool::default(),
         );
         let kept = keep_connection(&route, &pool).await;
@@ -113,7 +122,7 @@ async fn a_request_that_was_not_sent_over_http2_is_sent_again_to_the_same_host()
 #[tokio::test]
 async fn a_connection_for_an_upgrade_is_not_kept() {
     let url = format!("http://127.0.0.1:{}", server().await);
-    let (route, pool) = (route(&url), Pool::default());
+    let (route, pool) = (route(&*url), Pool::default());
     for (connection_use, is_kept) in [
         (ConnectionUse::Upgrade, false),
         (ConnectionUse::Requests, true),
@@ -150,4 +159,21 @@ async fn an_upstream_has_its_time_to_answer_from_the_last_of_the_body_on() {
         assert!(matches!(outcome, Err(Failed::TooSlow)));
         assert_eq!(begun.elapsed().as_secs(), end, "{frames:?}");
     }
+}
+
+/// An upstream with many addresses may be behind one partition: a request is not to wait for each of them in turn.
+#[tokio::test(start_paused = true)]
+async fn a_request_waits_in_vain_for_two_addresses_at_most() {
+    // Their handshakes never end.
+    let mut silent = Vec::new();
+    for _ in 0..5 {
+        silent.push(TcpListener::bind(("127.0.0.1", 0)).await.expect("a port"));
+    }
+    let url = |listener: &TcpListener| format!("https://{}", listener.local_addr().unwrap());
+    let route = route(silent.iter().map(url).collect::<Vec<_>>());
+    let begun = time::Instant::now();
+    let answered = try_ask(&route, &Pool::default(), ConnectionUse::Requests).await;
+    assert!(matches!(answered, Err(Fault::ConnectTimeout { .. })));
+    let waited = begun.elapsed();
+    assert!(waited < 3 * RESPONSE_TIMEOUT, "it waited for {waited:?}");
 }
