@@ -65,7 +65,7 @@ pub use identity::{
 pub use logged::Logged;
 pub use malformed::Malformed;
 pub use mapping::{MappedEntry, Mapping, MappingError};
-pub use original::Original;
+pub use original::{Original, method};
 pub use ratekeeper_rules::JsonPointer;
 pub use refused::{Refused, Unauthenticated};
 pub use request_body::{BODY_PLACES_MAX, BodyScanner, BodyValues, RpcId, rpc_id};

@@ -81,7 +81,7 @@ impl<'a> Original<'a> {
         if !original.is_from_trusted {
             return Ok(original);
         }
-        original.method = agreed(headers, &METHOD)?.map(method).transpose()?;
+        original.method = agreed(headers, &METHOD)?.map(method_in).transpose()?;
         if let Some((name, value)) = agreed(headers, &URI)? {
             original.target = Some(Target::parse(name, value.as_bytes())?);
         }
@@ -196,15 +196,32 @@ fn agreed<'a>(
     }
 }
 
-fn method<'a>((name, value): Line<'a>) -> Result<&'a str, Malformed> {
-    let text = value.to_str().ok().filter(|text| {
-        text.len() <= METHOD_BYTES_MAX && text.bytes().all(ratekeeper_rules::is_token_byte)
-    });
+fn method_in<'a>((name, value): Line<'a>) -> Result<&'a str, Malformed> {
+    let text = value.to_str().ok().filter(|text| is_method(text));
     let text = text.ok_or_else(|| {
         let message = format!("{} is not a method", excerpt(value.as_bytes()));
         Malformed::header(name, message)
     })?;
     in_capitals(text)
+}
+
+/// Reads a method that a caller names.
+///
+/// # Errors
+///
+/// If it is no token of RFC 9110, is longer than 32 bytes, or has small letters.
+pub fn method(text: &str) -> Result<&str, Malformed> {
+    if text.is_empty() || !is_method(text) {
+        return Err(Malformed {
+            place: "method".to_owned(),
+            message: format!("{} is not a method", excerpt(text.as_bytes())),
+        });
+    }
+    in_capitals(text)
+}
+
+fn is_method(text: &str) -> bool {
+    text.len() <= METHOD_BYTES_MAX && text.bytes().all(ratekeeper_rules::is_token_byte)
 }
 
 /// Refuses `post`: methods are case-sensitive (RFC 9110, section 9.1), but some services treat it

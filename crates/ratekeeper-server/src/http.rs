@@ -9,6 +9,7 @@ mod limits;
 pub(crate) mod media_type;
 mod openapi;
 pub(crate) mod pages;
+mod query;
 mod root;
 mod v1;
 
@@ -23,6 +24,7 @@ pub(crate) use error::{ApiError, method_not_allowed, not_found, refuse_large};
 pub(crate) use health::{faults, livez, readyz};
 pub(crate) use json_body::read_json;
 pub(crate) use openapi::{Errors, HttpApi, TokenScheme};
+pub(crate) use query::Given;
 pub(crate) use v1::{Received, explain};
 
 use crate::app::App;

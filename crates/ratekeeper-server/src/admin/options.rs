@@ -4,26 +4,11 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use axum::extract::{FromRequestParts, Query};
-use http::request::Parts;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::http::ApiError;
-
-/// The options in a query; the field of a fault in them is `?`.
-pub(super) struct Given<T>(pub(super) T);
-
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Given<T> {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let query = Query::from_request_parts(parts, state).await;
-        let query = query.map(|Query(options)| Self(options));
-        query.map_err(|error| ApiError::invalid("?", error.body_text()))
-    }
-}
+pub(super) use crate::http::Given;
 
 /// The domain of a tenant.
 #[derive(Deserialize, IntoParams)]

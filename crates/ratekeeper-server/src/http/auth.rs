@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Extension, Query, State};
+use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
 use ratekeeper_http::answer::{BodyForm, Denial, Form, Refusal, RequestStatus};
@@ -15,6 +14,7 @@ use tracing::warn;
 use utoipa::IntoParams;
 
 use super::error::ApiError;
+use super::query::Given;
 use crate::app::App;
 use crate::listen::{Peer, PeerAddress};
 use crate::logs::denials::CheckOrigin;
@@ -44,10 +44,9 @@ pub(super) struct Options {
 pub(super) async fn answer(
     State(app): State<Arc<App>>,
     Extension(peer): Extension<Peer>,
-    options: Result<Query<Options>, QueryRejection>,
+    Given(options): Given<Options>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let Query(options) = options.map_err(|error| ApiError::invalid("", error.body_text()))?;
     let deny_status = deny_status(options.deny_status)?;
     if !app.is_loaded() {
         return Err(ApiError::no_rules());

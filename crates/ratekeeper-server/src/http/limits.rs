@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Extension, Query, State};
+use axum::extract::{Extension, State};
 use http::HeaderMap;
 use http::header::HOST;
 use ratekeeper_core::Timestamp;
@@ -20,6 +19,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::auth::hop;
 use super::error::ApiError;
+use super::query::Given;
 use crate::app::App;
 use crate::listen::Peer;
 use crate::protocol::v1::Refusal;
@@ -98,10 +98,9 @@ struct OwnLevel {
 pub(super) async fn answer(
     State(app): State<Arc<App>>,
     Extension(peer): Extension<Peer>,
-    options: Result<Query<Options>, QueryRejection>,
+    Given(options): Given<Options>,
     headers: HeaderMap,
 ) -> Result<Json<OwnLimits>, ApiError> {
-    let Query(options) = options.map_err(|error| ApiError::invalid("", error.body_text()))?;
     if !app.is_loaded() {
         return Err(ApiError::no_rules());
     }
@@ -109,10 +108,11 @@ pub(super) async fn answer(
     if path.is_some_and(|path| !path.starts_with('/')) {
         return Err(ApiError::invalid("?path", "a path begins with a slash"));
     }
+    let method = method_of(&options)?;
     let asked = Original::forwarded(hop(&peer), &headers, &app.config.auth.forwarding)?;
     let target = path.map(|path| Target::parse(&HOST, path.as_bytes()));
     let original = Original {
-        method: path.map(|_| options.method.as_deref().unwrap_or("GET")),
+        method,
         target: target.transpose()?,
         ..asked
     };
@@ -135,6 +135,24 @@ pub(super) async fn answer(
         caller: OwnName::new(&caller, &snapshot),
         limits,
     }))
+}
+
+/// The method of the call in `?path=`, GET if there is none; None without a path.
+fn method_of(options: &Options) -> Result<Option<&str>, ApiError> {
+    match (&options.path, &options.method) {
+        (None, None) => Ok(None),
+        (None, Some(_)) => {
+            let message = "it means nothing without ?path, the call whose method it is";
+            Err(ApiError::invalid("?method", message))
+        }
+        (Some(_), None) => Ok(Some("GET")),
+        (Some(_), Some(method)) => {
+            let method = ratekeeper_http::method(method);
+            let method =
+                method.map_err(|malformed| ApiError::invalid("?method", malformed.message));
+            method.map(Some)
+        }
+    }
 }
 
 /// The tiers of every service level; what is left, where the caller's name and one method decide.

@@ -6,8 +6,6 @@ mod write;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::Query;
-use axum::extract::rejection::QueryRejection;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -15,6 +13,7 @@ use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::http::error::ApiError;
+use crate::http::query::Given;
 use crate::protocol::v1::{
     AcquireRequest, Batch, BatchRequest, CHECKS_MAX, CancelRequest, CheckAnswer, CheckRequest,
     CommitRequest, HeldAnswer, LimitAnswer, LimitRequest, LimitsAnswer, LimitsRequest,
@@ -63,12 +62,7 @@ pub(super) struct BatchAnswer<'a> {
         (status = 429, description = "A denial, with `?status=true`", body = CheckAnswer)
     )
 )]
-pub(super) async fn check(
-    options: Result<Query<CheckOptions>, QueryRejection>,
-    received: Received,
-) -> Answered {
-    let Query(options) =
-        options.map_err(|error| ApiError::invalid("?status", error.body_text()))?;
+pub(super) async fn check(Given(options): Given<CheckOptions>, received: Received) -> Answered {
     let mut body: CheckRequest<'_> = received.parse()?;
     body.unfold()?;
     let unmatched = match options.strict {

@@ -544,6 +544,23 @@ slas:
         told("/v1/limits?path=/v1/acme&method=GET", "key-of-another-4321").await,
         [r#""d.api_key" 9/9 "10000d""#, r#""tenants" 6/6 "10000d""#]
     );
-    let odd = ask(&server, "GET", "/v1/limits?path=product", &[]).await;
-    assert_eq!(odd.refusal(), "?path: a path begins with a slash");
+    for (query, refusal) in [
+        ("?path=product", "?path: a path begins with a slash"),
+        (
+            "?method=POST",
+            "?method: it means nothing without ?path, the call whose method it is",
+        ),
+        (
+            "?path=/a&method=get",
+            "?method: `get` has small letters, and methods are case-sensitive; write `GET`",
+        ),
+        ("?path=/a&method=ge%20t", "?method: `ge t` is not a method"),
+        (
+            "?pfad=/a",
+            "?pfad: unknown field `pfad`, expected one of `domain`, `path`, `method`",
+        ),
+    ] {
+        let odd = ask(&server, "GET", &format!("/v1/limits{query}"), &[]).await;
+        assert_eq!(odd.refusal(), refusal);
+    }
 }

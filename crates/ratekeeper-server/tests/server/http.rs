@@ -285,12 +285,15 @@ async fn a_check_that_makes_no_sense_is_refused_by_field() {
             error(&running, "/v1/checks", &json!({"checks": many}).to_string()).await;
         assert_eq!((status, &*field), (400, "checks"), "{count}");
     }
-    assert_eq!(
-        error(&running, "/v1/check?status=x", &good.to_string())
-            .await
-            .0,
-        400
-    );
+    for (query, option) in [
+        ("status=x", "?status"),
+        ("strict=yes", "?strict"),
+        ("stat=true", "?stat"),
+    ] {
+        let path = format!("/v1/check?{query}");
+        let (status, _, field) = error(&running, &path, &good.to_string()).await;
+        assert_eq!((status, &*field), (400, option));
+    }
     assert_eq!(remaining(&running, "a").await, 3);
     running.stop().await;
 }
