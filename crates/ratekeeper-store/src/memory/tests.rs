@@ -1,18 +1,30 @@
+mod accounts;
 mod bounded;
 mod count_denied;
 mod growth;
 mod lowered;
 mod once;
+mod room;
 mod state_file;
 mod table;
 
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
 
+use super::table::Probe;
 use super::{MemoryConfig, MemoryStore};
 use crate::{Charge, CounterKey, Request, Step, Verdicts};
 
 fn limit(algorithm: Algorithm, quota: u64, secs: u64) -> Limit {
     Limit::try_new(LimitSpec::new(algorithm, quota, Micros::from_secs(secs))).unwrap()
+}
+
+/// Names of counters in that shard.
+fn keys(shard: usize) -> impl Iterator<Item = CounterKey> {
+    let keys = (0..).map(|identity| CounterKey {
+        subject: 7,
+        identity,
+    });
+    keys.filter(move |key| Probe::new(*key).shard_bits() == shard)
 }
 
 fn step(limit: &Limit, identity: u64) -> Step {

@@ -49,6 +49,28 @@ fn sizes_that_make_no_sense_are_refused() {
     assert_eq!(new(1 << 30, 101), MemoryError::ShareOutOfRange);
 }
 
+/// In a process of its own, which may not have the memory: zeroing it would end that.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_store_that_there_is_no_memory_for_is_refused() {
+    const IS_CHILD: &str = "RATEKEEPER_TEST_WITH_LITTLE_MEMORY";
+    let name = "memory::tests::bounded::a_store_that_there_is_no_memory_for_is_refused";
+    if std::env::var_os(IS_CHILD).is_some() {
+        let config = MemoryConfig {
+            memory_limit: 4 << 30,
+            ..small()
+        };
+        let refused = MemoryStore::new(config).map(|_| ()).unwrap_err();
+        assert_eq!(refused, MemoryError::TooLarge);
+        return;
+    }
+    let mut child = std::process::Command::new("sh");
+    child.args(["-c", "ulimit -v 2000000; exec \"$0\" --exact \"$1\""]);
+    child.arg(std::env::current_exe().unwrap());
+    let child = child.arg(name).env(IS_CHILD, "1").output().unwrap();
+    assert!(child.status.success(), "{child:?}");
+}
+
 #[test]
 fn the_limit_is_used_and_never_passed() {
     for memory_limit in [1 << 20, 3_333_333, 10 << 20] {
@@ -389,6 +411,11 @@ fn counters_that_refuse_are_told_before_they_fill_their_part() {
         let seen = refusing(1_000).unwrap();
         assert_eq!(seen.rule, RuleSlot(1));
         assert!(seen.permille >= told, "it grows");
+        // All of the others have room, so the rule may hold half of the places.
+        let stats = store.stats();
+        let held = (stats.counters - 2_000) * 2_000 / stats.capacity;
+        let off = i64::from(seen.permille) - held.cast_signed();
+        assert!((-50..150).contains(&off), "{off} thousandths from {held}");
         if store.stats().refused_full == 0 {
             told = seen.permille;
         }

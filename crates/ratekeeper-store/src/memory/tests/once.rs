@@ -221,8 +221,11 @@ fn a_smaller_store_takes_as_many_records_as_it_has_room_for() {
         once(&old, id, now, Extra::default(), allowed);
     }
     assert_eq!(old.stats().once_records, 800);
-    let new = loaded(&saved(&old, 1_001), 1_002);
-    let stats = new.stats();
+    let (new, file) = (store(), saved(&old, 1_001));
+    let loaded = new.load(&mut Cursor::new(file), Timestamp::from_secs(1_002));
+    let (loaded, stats) = (loaded.unwrap(), new.stats());
     assert!((100..800).contains(&stats.once_records), "{stats:?}");
+    assert_eq!(loaded.records, stats.once_records);
+    assert_eq!(loaded.records + loaded.records_dropped, 800);
     assert!(stats.once_bytes <= stats.once_bytes_max, "{stats:?}");
 }

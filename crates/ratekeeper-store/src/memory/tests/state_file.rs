@@ -3,7 +3,7 @@ use std::io::Cursor;
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
 
 use super::{decide, limit, step, store};
-use crate::memory::state_file::{FIXED_BYTES, checksum};
+use crate::memory::state_file::{FIXED_BYTES, HEADER_BYTES_MAX, checksum};
 use crate::memory::{MemoryConfig, MemoryStore, StateFileError};
 use crate::{Extra, Once, Request, Step, Until};
 
@@ -191,6 +191,32 @@ fn a_damaged_file_is_refused_and_nothing_is_loaded() {
 }
 
 #[test]
+fn an_end_of_a_list_that_tells_of_entries_after_the_last_is_refused() {
+    let (old, _) = filled();
+    let file = saved(&old, 1_000);
+    // The end of no records: no entries, no bytes, their sum, a checksum.
+    let end = file.len() - 24;
+    for at in [end, end + 8] {
+        let mut other = file.clone();
+        other[at] = 1;
+        let sum = checksum(&other[end..end + 16]);
+        other[end + 16..].copy_from_slice(&sum.to_le_bytes());
+        let loaded = store().load(&mut Cursor::new(&other), Timestamp::from_secs(1_000));
+        assert!(matches!(loaded, Err(StateFileError::Corrupt)), "{loaded:?}");
+    }
+}
+
+#[test]
+fn the_longest_header_is_loaded() {
+    let now = Timestamp::from_secs(1_000);
+    let header = vec![7; HEADER_BYTES_MAX];
+    let mut file = Vec::new();
+    store().save(&mut file, &header, now).unwrap();
+    let loaded = store().load(&mut Cursor::new(&file), now).unwrap();
+    assert_eq!(loaded.header, header);
+}
+
+#[test]
 fn a_file_is_replaced_whole_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state");
@@ -284,6 +310,8 @@ fn a_file_from_the_future_is_refused_whole() {
         "{refused:?}"
     );
     assert_eq!(new.stats().counters, 0);
-    let soon = new.load(&mut Cursor::new(&file), Timestamp::from_secs(99_995));
-    assert!(soon.is_ok(), "clocks may differ a little");
+    for secs in [99_990, 99_995] {
+        let soon = new.load(&mut Cursor::new(&file), Timestamp::from_secs(secs));
+        assert!(soon.is_ok(), "clocks may differ a little");
+    }
 }
