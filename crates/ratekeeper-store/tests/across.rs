@@ -117,8 +117,15 @@ impl Partitions for Spread {
             return Answer::Pending(Far(Some(Err(fault)), false));
         }
         let verdicts = self.0.partitions[usize::from(partition.store.0)].decide_now(request);
-        let gives_back = request.extra.is_some_and(|extra| extra.taken_at.is_some());
-        assert!(verdicts.allowed || !gives_back, "no denial is told twice");
+        if request.extra.is_some_and(|extra| extra.taken_at.is_some()) {
+            let is_plain =
+                |step: &Step| step.shadow && !step.quota_mode && step.charge == Charge::IfAllowed;
+            let are_plain = request.steps.iter().all(is_plain);
+            assert!(
+                verdicts.allowed && are_plain,
+                "nothing denies what comes back"
+            );
+        }
         match self.0.is_far {
             true => Answer::Pending(Far(Some(Ok(verdicts)), false)),
             false => Answer::Decided(verdicts),
@@ -784,11 +791,15 @@ fn what_was_taken_beside_limits_in_quota_mode_comes_back() {
     };
     for far in [false, true] {
         let store = Spread::new(2, far);
-        let steps = [step(&wide, 0), quota(2, 1), quota(1, 2)];
-        for _ in 0..2 {
+        let always = Step {
+            charge: Charge::Always,
+            ..step(&wide, 4)
+        };
+        let steps = [step(&wide, 0), always, quota(2, 1), quota(1, 2)];
+        for left in [9, 8] {
             let denied = ask_once(&store, &steps, None);
             assert_eq!((denied.allowed, denied.execution), (false, Execution::Now));
-            assert_eq!(store.left(steps[0]), 10);
+            assert_eq!((store.left(steps[0]), store.left(always)), (10, left));
         }
     }
 }

@@ -229,3 +229,29 @@ fn a_smaller_store_takes_as_many_records_as_it_has_room_for() {
     assert_eq!(loaded.records + loaded.records_dropped, 800);
     assert!(stats.once_bytes <= stats.once_bytes_max, "{stats:?}");
 }
+
+/// Records are written by a hundred or so under one lock.
+#[test]
+fn every_record_of_many_in_one_part_is_saved() {
+    for records in [127, 128, 129, 200] {
+        let old = MemoryStore::new(crate::memory::MemoryConfig {
+            memory_limit: 8 << 20,
+            max_share_percent: 100,
+        })
+        .unwrap();
+        let look = Step {
+            hits: 0,
+            ..step(&limit(Algorithm::FixedWindow, 10, 3_600), 1)
+        };
+        let now = Timestamp::from_secs(1_000);
+        for id in 0..records {
+            once(&old, 8 * u128::from(id), now, Extra::default(), look);
+        }
+        let mut file = Vec::new();
+        let saved = old.save(&mut file, b"", now).unwrap();
+        assert_eq!(saved.records, records);
+        let new = MemoryStore::new(crate::memory::MemoryConfig::default()).unwrap();
+        let loaded = new.load(&mut Cursor::new(file), now).unwrap();
+        assert_eq!(loaded.records, records);
+    }
+}
