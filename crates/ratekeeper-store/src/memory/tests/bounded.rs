@@ -53,22 +53,17 @@ fn sizes_that_make_no_sense_are_refused() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_store_that_there_is_no_memory_for_is_refused() {
-    const IS_CHILD: &str = "RATEKEEPER_TEST_WITH_LITTLE_MEMORY";
-    let name = "memory::tests::bounded::a_store_that_there_is_no_memory_for_is_refused";
-    if std::env::var_os(IS_CHILD).is_some() {
-        let config = MemoryConfig {
-            memory_limit: 4 << 30,
-            ..small()
-        };
-        let refused = MemoryStore::new(config).map(|_| ()).unwrap_err();
-        assert_eq!(refused, MemoryError::TooLarge);
-        return;
+    use super::{in_a_child, is_child};
+    if !is_child() {
+        let name = "bounded::a_store_that_there_is_no_memory_for_is_refused";
+        return in_a_child(name, "ulimit -v 2000000");
     }
-    let mut child = std::process::Command::new("sh");
-    child.args(["-c", "ulimit -v 2000000; exec \"$0\" --exact \"$1\""]);
-    child.arg(std::env::current_exe().unwrap());
-    let child = child.arg(name).env(IS_CHILD, "1").output().unwrap();
-    assert!(child.status.success(), "{child:?}");
+    let config = MemoryConfig {
+        memory_limit: 4 << 30,
+        ..small()
+    };
+    let refused = MemoryStore::new(config).map(|_| ()).unwrap_err();
+    assert_eq!(refused, MemoryError::TooLarge);
 }
 
 #[test]

@@ -230,27 +230,29 @@ fn a_smaller_store_takes_as_many_records_as_it_has_room_for() {
     assert!(stats.once_bytes <= stats.once_bytes_max, "{stats:?}");
 }
 
-/// Records are written by a hundred or so under one lock.
+/// Records are written by a hundred or so under one lock, and in blocks of a mebibyte.
 #[test]
-fn every_record_of_many_in_one_part_is_saved() {
-    for records in [127, 128, 129, 200] {
-        let old = MemoryStore::new(crate::memory::MemoryConfig {
-            memory_limit: 8 << 20,
-            max_share_percent: 100,
-        })
-        .unwrap();
-        let look = Step {
-            hits: 0,
-            ..step(&limit(Algorithm::FixedWindow, 10, 3_600), 1)
-        };
-        let now = Timestamp::from_secs(1_000);
+fn every_record_of_many_is_saved() {
+    let config = crate::memory::MemoryConfig {
+        memory_limit: 64 << 20,
+        max_share_percent: 100,
+    };
+    let look = Step {
+        hits: 0,
+        ..step(&limit(Algorithm::FixedWindow, 10, 3_600), 1)
+    };
+    let now = Timestamp::from_secs(1_000);
+    // Some in one part, and large ones in all of them.
+    for (records, distance, steps) in [(127, 8, 1), (128, 8, 1), (129, 8, 1), (800, 1, 40)] {
+        let [old, new] = [config; 2].map(|config| MemoryStore::new(config).unwrap());
         for id in 0..records {
-            once(&old, 8 * u128::from(id), now, Extra::default(), look);
+            let (id, steps) = (u128::from(id * distance), vec![look; steps]);
+            once_all(&old, id, now, Extra::default(), &steps);
         }
         let mut file = Vec::new();
         let saved = old.save(&mut file, b"", now).unwrap();
         assert_eq!(saved.records, records);
-        let new = MemoryStore::new(crate::memory::MemoryConfig::default()).unwrap();
+        assert!(steps == 1 || file.len() > 3 << 19, "{}", file.len());
         let loaded = new.load(&mut Cursor::new(file), now).unwrap();
         assert_eq!(loaded.records, records);
     }

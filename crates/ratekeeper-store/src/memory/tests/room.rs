@@ -228,3 +228,75 @@ fn without_heap_bytes_only_what_needs_more_is_refused() {
         assert_eq!(store.stats().heap_bytes, full.heap_bytes);
     }
 }
+
+/// Rules get other numbers when they are loaded again.
+#[test]
+fn a_counter_counts_for_the_rule_that_asked_for_it_last() {
+    let store = with_share(10);
+    let counter = new_in(0, 1).next().unwrap();
+    let other = new_in(1, 3).next().unwrap();
+    let asked = |steps: &[Step]| {
+        assert!(decide(&store, steps, 1_000).allowed);
+        audit(&store, 0);
+        let shard = store.shards[0].0.lock();
+        (1..4)
+            .map(|rule| shard.rules.get(rule).copied().unwrap_or(0))
+            .collect::<Vec<_>>()
+    };
+    let of = |rule| Step {
+        rule: RuleSlot(rule),
+        ..counter
+    };
+    assert_eq!(asked(&[of(1)]), [1, 0, 0]);
+    assert_eq!(asked(&[of(2)]), [0, 1, 0]);
+    assert_eq!(asked(&[of(3), other]), [0, 0, 1]);
+}
+
+/// The name is that of a limit with fewer parts before, as a file may have it.
+#[test]
+fn a_counter_of_more_parts_than_words_hold_moves_to_the_heap() {
+    let [few, many] = [12, 60].map(|parts| {
+        let spec = LimitSpec {
+            sub_windows: Some(parts),
+            ..LimitSpec::new(Algorithm::SlidingWindow, 10, Micros::from_secs(3_600))
+        };
+        step(&Limit::try_new(spec).unwrap(), 1)
+    });
+    let store = store();
+    for (step, heaps) in [(few, 0), (many, 1), (many, 1)] {
+        assert!(decide(&store, &[step], 1_000).allowed);
+        assert_eq!(store.stats().heap_counters, heaps);
+    }
+}
+
+/// Of counters that are there, and of such that are not.
+#[test]
+fn looks_neither_evict_a_counter_nor_keep_it() {
+    let store = with_share(100);
+    let steps: Vec<_> = new_in(0, 1).take(2_000).collect();
+    for step in &steps {
+        let steps = [*step, Step { hits: 0, ..*step }];
+        assert!(decide(&store, &steps, 1_000).allowed);
+    }
+    let before = store.stats();
+    let looks: Vec<_> = steps.iter().map(|step| Step { hits: 0, ..*step }).collect();
+    for looks in looks.chunks(1).chain(looks.chunks(3)) {
+        assert!(decide(&store, looks, 1_000).allowed);
+    }
+    assert_eq!(store.stats(), before);
+    for step in new_in(0, 1).skip(2_000).take(300) {
+        assert!(is_counted(&store, step, 1_000));
+    }
+}
+
+#[test]
+fn a_request_gives_back_to_a_counter_that_it_has_made() {
+    let store = store();
+    let counter = new_in(0, 1).next().unwrap();
+    let steps = [3, -1].map(|hits| Step { hits, ..counter });
+    assert!(decide(&store, &steps, 1_000).allowed);
+    let StepOutcome::Counted(outcome) = decide(&store, &[counter], 1_000).outcomes[0] else {
+        panic!("it is counted");
+    };
+    assert_eq!(outcome.remaining, 7);
+}

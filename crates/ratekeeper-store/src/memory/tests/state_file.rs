@@ -315,3 +315,72 @@ fn a_file_from_the_future_is_refused_whole() {
         assert!(soon.is_ok(), "clocks may differ a little");
     }
 }
+
+/// A process of its own has a folder of its own.
+#[cfg(unix)]
+#[test]
+fn a_file_is_saved_in_the_present_folder() {
+    use super::{in_a_child, is_child};
+    if !is_child() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = "state_file::a_file_is_saved_in_the_present_folder";
+        return in_a_child(name, &format!("cd '{}'", folder.path().display()));
+    }
+    let (path, now) = (std::path::Path::new("state"), Timestamp::from_secs(1_000));
+    filled().0.save_file(path, b"", now).unwrap();
+    assert_eq!(store().load_file(path, now).unwrap().counters, 8);
+}
+
+/// It is not that there is a file.
+#[test]
+fn a_folder_in_the_way_is_told_as_what_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("state.tmp")).unwrap();
+    let path = folder.path().join("state");
+    let refused = store().save_file(&path, b"", Timestamp::from_secs(1_000));
+    let kind = refused.unwrap_err().kind();
+    assert_ne!(kind, std::io::ErrorKind::AlreadyExists);
+}
+
+/// The sizes of what is written.
+#[derive(Default)]
+struct Writes(Vec<usize>);
+
+impl std::io::Write for Writes {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.push(bytes.len());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Neither is all of a large store copied first, nor a few counters written at a time.
+#[test]
+fn counters_are_written_by_the_mebibyte() {
+    let hour = limit(Algorithm::FixedWindow, 10, 3_600);
+    let store = MemoryStore::new(MemoryConfig {
+        memory_limit: 8 << 20,
+        max_share_percent: 100,
+    })
+    .unwrap();
+    for identity in 0..80_000 {
+        assert!(decide(&store, &[step(&hour, identity)], 1_000).allowed);
+    }
+    let mut writes = Writes::default();
+    let now = Timestamp::from_secs(1_000);
+    let saved = store.save(&mut writes, b"", now).unwrap();
+    assert!(saved.bytes > 2 << 20, "{saved:?}");
+    // The header, whole blocks and one that is not, and the two ends.
+    let [_, blocks @ .., last, _, _] = writes.0.as_slice() else {
+        panic!("{writes:?}", writes = writes.0);
+    };
+    let is_whole = |bytes: &usize| (1 << 20..1 << 21).contains(bytes);
+    assert!(
+        blocks.len() > 1 && blocks.iter().all(is_whole),
+        "{blocks:?}"
+    );
+    assert!(*last < 1 << 21, "{last}");
+}
