@@ -35,6 +35,22 @@ struct Asked {
     always: bool,
 }
 
+impl Asked {
+    fn of(&self, key: CounterKey, limit: &Limit, rule: RuleSlot) -> Step {
+        let each = if limit.quota() > 100 { 60_000 } else { 1 };
+        let charge = match self.always {
+            true => Charge::Always,
+            false => Charge::IfAllowed,
+        };
+        Step {
+            hits: self.hits * each,
+            charge,
+            rule,
+            ..Step::new(key, *limit)
+        }
+    }
+}
+
 /// Numbers without a pattern.
 struct Draws(u64);
 
@@ -132,24 +148,16 @@ fn ask_for_anything(share: u8, rules: usize, changes: bool) {
     for _ in 0..REQUESTS {
         secs += [0, 0, 0, 1, 20][draws.below(5)];
         let asked: Vec<_> = (0..=draws.below(5)).map(|_| draws.asked()).collect();
-        let step = |asked: &Asked| {
-            let number = if changes {
+        let steps = asked.iter().map(|asked| {
+            let limit = if changes {
                 asked.limit
             } else {
                 asked.counter % 5
             };
-            Step {
-                hits: asked.hits * if number == 4 { 60_000 } else { 1 },
-                charge: if asked.always {
-                    Charge::Always
-                } else {
-                    Charge::IfAllowed
-                },
-                rule: RuleSlot((asked.counter % rules) as u16),
-                ..Step::new(names[asked.counter], limits[number])
-            }
-        };
-        let steps: Vec<_> = asked.iter().map(step).collect();
+            let rule = RuleSlot((asked.counter % rules) as u16);
+            asked.of(names[asked.counter], &limits[limit], rule)
+        });
+        let steps: Vec<_> = steps.collect();
         let is_there = |step: &&Step| is_there(&store, step.key);
         let there: Vec<_> = steps.iter().filter(is_there).collect();
         let evicted_before = evicted(&store);
