@@ -206,6 +206,48 @@ fn an_end_of_a_list_that_tells_of_entries_after_the_last_is_refused() {
     }
 }
 
+/// The checksums are right, and the sum as well.
+#[test]
+fn a_block_with_more_than_its_entries_is_refused() {
+    let (old, _) = filled();
+    let mut file = saved(&old, 1_000);
+    let block = FIXED_BYTES + b"the seed".len() + 8;
+    // The last 48 bytes are the end of the counters, and that of no records.
+    let end = file.len() - 48;
+    for (from, at, sum_at) in [(block, block, end - 8), (end, end + 8, end + 16)] {
+        file[at] -= 1;
+        let sum = checksum(&file[from..sum_at]);
+        file[sum_at..sum_at + 8].copy_from_slice(&sum.to_le_bytes());
+    }
+    let loaded = store().load(&mut Cursor::new(&file), Timestamp::from_secs(1_000));
+    assert!(matches!(loaded, Err(StateFileError::Corrupt)), "{loaded:?}");
+}
+
+/// Which words of a state are in the file is told anew each time.
+#[test]
+fn a_loaded_counter_that_is_given_back_is_saved_again() {
+    let ten = limit(Algorithm::FixedWindow, 10, 3_600);
+    let mut store = store();
+    for hits in [1, -1, 2] {
+        let step = Step {
+            hits,
+            ..step(&ten, 1)
+        };
+        assert!(decide(&store, &[step], 1_000).allowed);
+        let file = saved(&store, 1_000);
+        store = super::store();
+        store
+            .load(&mut Cursor::new(&file), Timestamp::from_secs(1_000))
+            .unwrap();
+    }
+    let eight = Step {
+        hits: 8,
+        ..step(&ten, 1)
+    };
+    assert!(decide(&store, &[eight], 1_000).allowed);
+    assert!(!decide(&store, &[step(&ten, 1)], 1_000).allowed);
+}
+
 #[test]
 fn the_longest_header_is_loaded() {
     let now = Timestamp::from_secs(1_000);
