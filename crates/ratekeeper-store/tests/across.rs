@@ -678,7 +678,7 @@ fn overdrawn(is_far: bool) -> (Spread, Step) {
         charge: Charge::Always,
         ..one
     }];
-    assert!(!store.ask(&request(&two)).unwrap().allowed);
+    assert!(!store.ask(&request(&two)).expect("it answers").allowed);
     (store, one)
 }
 

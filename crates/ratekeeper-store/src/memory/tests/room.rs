@@ -57,8 +57,8 @@ fn a_rule_makes_room_for_as_many_new_counters_as_exceed_its_share() {
             steps.extend(here.take(new));
             assert!(decide(&store, &steps, 1_000).allowed);
             assert_eq!(
-                store.stats().evicted_live as usize,
-                new.saturating_sub(spare),
+                store.stats().evicted_live,
+                new.saturating_sub(spare) as u64,
                 "{new} where there is room for {spare}"
             );
             assert_eq!(share_of(&store).1, most.min(most - spare + new));
