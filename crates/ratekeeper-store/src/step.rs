@@ -316,6 +316,30 @@ mod tests {
     use super::*;
 
     #[test]
+    fn only_a_counter_that_was_tested_leaves_hits_out() {
+        let outcome = Outcome {
+            verdict: Verdict::Fits,
+            remaining: 0,
+            reset_after: Micros::ZERO,
+            full_after: Micros::ZERO,
+            retry_after: Micros::ZERO,
+            delay: Micros::ZERO,
+            cut: 3,
+        };
+        let tested = [
+            StepOutcome::Counted(outcome),
+            StepOutcome::OnThisNode(outcome),
+            StepOutcome::Leased(outcome),
+        ];
+        assert_eq!(tested.map(|outcome| outcome.cut()), [3; 3]);
+        let untested = [
+            StepOutcome::Full(FullMode::Allow),
+            StepOutcome::Unanswered(StoreError::Timeout),
+        ];
+        assert_eq!(untested.map(|outcome| outcome.cut()), [0; 2]);
+    }
+
+    #[test]
     fn a_step_alone_is_combined_like_any_other() {
         let spec = LimitSpec::new(Algorithm::Gcra, 1, Micros::from_secs(1));
         let limit = Limit::try_new(spec).unwrap();

@@ -13,7 +13,7 @@ use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
 use ratekeeper_store::across::{self, Partition, Partitions, Rest};
 use ratekeeper_store::{
     Answer, Charge, CounterKey, Execution, Extra, FullMode, MemoryConfig, MemoryStore, Once,
-    Request, Step, StepOutcome, Store, StoreError, StoreSlot, Until, Verdicts,
+    Permit, PermitAct, Request, Step, StepOutcome, Store, StoreError, StoreSlot, Until, Verdicts,
 };
 
 const NOW: Timestamp = Timestamp::from_micros(1_789_000_123_456_789);
@@ -26,6 +26,8 @@ struct Stores {
     partitions: Vec<MemoryStore>,
     /// True if answers have to be awaited.
     is_far: bool,
+    /// True if its callers also give back hits of a time.
+    is_conforming: bool,
     /// Errors to return for the next requests instead of asking.
     faults: Mutex<VecDeque<Option<StoreError>>>,
     asked: AtomicU64,
@@ -63,7 +65,17 @@ fn memory() -> MemoryStore {
 
 impl Spread {
     fn new(partitions: usize, is_far: bool) -> Self {
+        Self::of(partitions, is_far, false)
+    }
+
+    /// Stores for the conformance suite.
+    fn conforming(is_far: bool) -> Self {
+        Self::of(4, is_far, true)
+    }
+
+    fn of(partitions: usize, is_far: bool, is_conforming: bool) -> Self {
         Self(Arc::new(Stores {
+            is_conforming,
             partitions: (0..partitions).map(|_| memory()).collect(),
             is_far,
             faults: Mutex::default(),
@@ -117,6 +129,16 @@ impl Partitions for Spread {
             return Answer::Pending(Far(Some(Err(fault)), false));
         }
         let verdicts = self.0.partitions[usize::from(partition.store.0)].decide_now(request);
+        let has_time = request.extra.is_some_and(|extra| extra.taken_at.is_some());
+        if has_time && !self.0.is_conforming {
+            let is_plain =
+                |step: &Step| step.shadow && !step.quota_mode && step.charge == Charge::IfAllowed;
+            let are_plain = request.steps.iter().all(is_plain);
+            assert!(
+                verdicts.allowed && are_plain,
+                "nothing denies what comes back"
+            );
+        }
         match self.0.is_far {
             true => Answer::Pending(Far(Some(Ok(verdicts)), false)),
             false => Answer::Decided(verdicts),
@@ -177,11 +199,11 @@ fn wait<F: Future + Unpin>(mut future: F) -> F::Output {
 
 mod near {
     // As far ones, but for who waits.
-    ratekeeper_testkit::conformance!(histories: 50; || super::Spread::new(4, false));
+    ratekeeper_testkit::conformance!(histories: 50; || super::Spread::conforming(false));
 }
 
 mod far {
-    ratekeeper_testkit::conformance!(|| super::Spread::new(4, true));
+    ratekeeper_testkit::conformance!(|| super::Spread::conforming(true));
 }
 
 fn limit(algorithm: Algorithm, quota: u64) -> Limit {
@@ -210,6 +232,25 @@ fn left<S: Store>(store: &S, step: Step) -> u64 {
         StepOutcome::Counted(outcome) => outcome.remaining,
         other => panic!("{other:?}"),
     }
+}
+
+/// Asks for `steps` under an id, always the same.
+fn ask_once(store: &Spread, steps: &[Step], permit: Option<Permit>) -> Verdicts {
+    let once = Once {
+        id: 7,
+        until: Until::After(Micros::from_secs(60)),
+        content: 1,
+    };
+    let extra = Extra {
+        once: Some(once),
+        permit,
+        ..Extra::default()
+    };
+    let request = Request {
+        extra: Some(&extra),
+        ..request(steps)
+    };
+    store.ask(&request).expect("it answers")
 }
 
 /// A generated step: its counter, cost and flags.
@@ -340,7 +381,14 @@ fn possibly_stranded_hits_are_reported() {
             hits: 2,
             ..step(&wide, 2)
         };
-        let steps = [step(&wide, 0), step(second, 1), two, always];
+        // Beside hits that are charged whatever comes, and hits that it gives back.
+        let [charged, back] =
+            [(4, Charge::Always), (-1, Charge::IfAllowed)].map(|(hits, charge)| Step {
+                hits,
+                charge,
+                ..step(&wide, 6)
+            });
+        let steps = [step(&wide, 0), step(second, 1), two, charged, back, always];
         store.fail(&[None, None, fault]);
         store.ask(&request(&steps)).unwrap();
         assert_eq!(store.stranded(), stranded, "{is_far} {fault:?}");
@@ -630,6 +678,141 @@ fn a_denied_request_is_forgotten_before_it_is_answered() {
             let verdicts = store.ask(&request).unwrap();
             assert_eq!((verdicts.allowed, verdicts.execution), (true, execution));
             assert_eq!(store.left(steps[0]), 9);
+        }
+    }
+}
+
+/// A store in which the counter of one an hour at the second place has taken two.
+fn overdrawn(is_far: bool) -> (Spread, Step) {
+    let store = Spread::new(2, is_far);
+    let one = step(&limit(Algorithm::FixedWindow, 1), 1);
+    let two = [Step {
+        hits: 2,
+        charge: Charge::Always,
+        ..one
+    }];
+    assert!(!store.ask(&request(&two)).expect("it answers").allowed);
+    (store, one)
+}
+
+fn look(step: Step) -> Step {
+    Step { hits: 0, ..step }
+}
+
+/// A place that has denied hits has no record of them.
+#[test]
+fn only_a_place_that_remembers_a_denied_request_is_told_to_forget_it() {
+    let wide = step(&limit(Algorithm::FixedWindow, 10), 0);
+    let asked = |look_at: [bool; 2], is_once: bool| {
+        let (store, full) = overdrawn(true);
+        store.0.asked.store(0, Ordering::Relaxed);
+        let mut steps = [wide, full];
+        for (step, is_look) in steps.iter_mut().zip(look_at) {
+            *step = if is_look { look(*step) } else { *step };
+        }
+        let verdicts = match is_once {
+            true => ask_once(&store, &steps, None),
+            false => store.ask(&request(&steps)).expect("it answers"),
+        };
+        assert!(!verdicts.allowed);
+        store.0.asked.load(Ordering::Relaxed)
+    };
+    assert_eq!(asked([false, false], true), 3, "the first one forgets");
+    assert_eq!(asked([false, true], true), 4, "a look is remembered");
+    assert_eq!(asked([true, false], true), 3, "also one that passes");
+    assert_eq!(asked([true, false], false), 2, "nothing is to come back");
+}
+
+#[test]
+fn a_denied_look_is_made_again_by_a_repeat() {
+    let wide = step(&limit(Algorithm::FixedWindow, 10), 0);
+    for is_far in [false, true] {
+        let (store, full) = overdrawn(is_far);
+        let steps = [wide, look(full)];
+        assert!(!ask_once(&store, &steps, None).allowed);
+        store.ask(&request(&[Step { hits: -2, ..full }])).unwrap();
+        let repeat = ask_once(&store, &steps, None);
+        assert_eq!((repeat.allowed, repeat.execution), (true, Execution::Now));
+    }
+}
+
+#[test]
+fn a_look_at_permits_is_made_again_by_a_repeat() {
+    let (store, full) = overdrawn(true);
+    let permits = step(&limit(Algorithm::Concurrency, 5), 0);
+    let steps = [look(permits), full];
+    for left in [5, 4] {
+        let denied = ask_once(&store, &steps, None);
+        assert!(!denied.allowed);
+        let StepOutcome::Counted(seen) = denied.outcomes[0] else {
+            panic!("it is counted");
+        };
+        assert_eq!(seen.remaining, left);
+        assert!(store.ask(&request(&[permits])).unwrap().allowed);
+    }
+}
+
+/// It was held before, and the request only looks at it.
+#[test]
+fn a_denied_request_leaves_a_permit_where_it_took_none() {
+    let (held, none) = (
+        limit(Algorithm::Concurrency, 10),
+        limit(Algorithm::FixedWindow, 0),
+    );
+    let permit = Permit {
+        id: 5,
+        act: PermitAct::Acquire,
+    };
+    let store = Spread::new(2, true);
+    let (taken, before) = (step(&held, 0), step(&held, 2));
+    let extra = Extra {
+        permit: Some(permit),
+        ..Extra::default()
+    };
+    let request = Request {
+        extra: Some(&extra),
+        ..request(std::slice::from_ref(&before))
+    };
+    assert!(store.ask(&request).unwrap().allowed);
+    let steps = [taken, Step { hits: 0, ..before }, step(&none, 1)];
+    for is_once in [false, true] {
+        let denied = match is_once {
+            true => ask_once(&store, &steps, Some(permit)),
+            false => store
+                .ask(&Request {
+                    steps: &steps,
+                    ..request
+                })
+                .unwrap(),
+        };
+        assert!(!denied.allowed);
+        assert_eq!((store.left(taken), store.left(before)), (10, 9));
+    }
+}
+
+/// No place alone can tell that they deny.
+#[test]
+fn what_was_taken_beside_limits_in_quota_mode_comes_back() {
+    let (wide, none) = (
+        limit(Algorithm::FixedWindow, 10),
+        limit(Algorithm::FixedWindow, 0),
+    );
+    let quota = |number, descriptor| Step {
+        quota_mode: true,
+        descriptor,
+        ..step(&none, number)
+    };
+    for far in [false, true] {
+        let store = Spread::new(2, far);
+        let always = Step {
+            charge: Charge::Always,
+            ..step(&wide, 4)
+        };
+        let steps = [step(&wide, 0), always, quota(2, 1), quota(1, 2)];
+        for left in [9, 8] {
+            let denied = ask_once(&store, &steps, None);
+            assert_eq!((denied.allowed, denied.execution), (false, Execution::Now));
+            assert_eq!((store.left(steps[0]), store.left(always)), (10, left));
         }
     }
 }

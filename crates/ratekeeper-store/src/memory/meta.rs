@@ -132,3 +132,59 @@ const fn share_of(remaining: u64, capacity: u64) -> u8 {
     let share = remaining * 255 / capacity;
     if share == 0 { 1 } else { share as u8 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_that_is_set_leaves_the_others_as_they_are() {
+        let mut meta = Meta::new(RuleSlot(0xaaaa), true).used();
+        let mut parts = (RuleSlot(0xaaaa), 0, false, Timestamp::EPOCH);
+        for (rule, share, heap, secs) in [
+            (0x5555, 0xaa, true, 0xffff_ffff),
+            (0xffff, 0x55, true, 1),
+            (0, 0, false, 0x5555_5555),
+            (0xffff, 0xff, false, 0),
+            (0x1234, 0x56, true, 0x789a_bcde),
+        ] {
+            let same = |meta: Meta, (rule, share, heap, ends): (RuleSlot, u8, bool, Timestamp)| {
+                let before = Timestamp::from_micros(ends.as_micros().saturating_sub(1));
+                assert!(meta.is_used() && meta.is_durable());
+                assert_eq!(
+                    (meta.rule(), meta.share(), meta.is_heap()),
+                    (rule, share, heap)
+                );
+                assert!(meta.is_expired(ends) && (ends == before || !meta.is_expired(before)));
+            };
+            parts.0 = RuleSlot(rule);
+            meta = meta.with_rule(parts.0);
+            same(meta, parts);
+            parts.1 = share;
+            meta = meta.with_share(share);
+            same(meta, parts);
+            parts.2 = heap;
+            meta = meta.on_heap(heap);
+            same(meta, parts);
+            parts.3 = Timestamp::from_secs(secs);
+            meta = meta.expiring_at(parts.3);
+            same(meta, parts);
+        }
+    }
+
+    #[test]
+    fn a_time_after_2106_is_cut_to_that() {
+        let meta = Meta::new(RuleSlot(5), false).with_share(7);
+        let meta = meta.expiring_at(Timestamp::from_secs((1 << 33) + 2));
+        assert_eq!((meta.rule(), meta.share()), (RuleSlot(5), 7));
+        assert!(!meta.is_expired(Timestamp::from_secs(EXPIRY - 1)));
+        assert!(meta.is_expired(Timestamp::from_secs(EXPIRY)));
+    }
+
+    #[test]
+    fn a_share_is_0_only_if_nothing_is_left() {
+        let shares = [(0, 10), (1, 1_000), (1, 2), (10, 10), (0, 0)];
+        let shares = shares.map(|(remaining, capacity)| share_of(remaining, capacity));
+        assert_eq!(shares, [0, 1, 127, 255, 0]);
+    }
+}

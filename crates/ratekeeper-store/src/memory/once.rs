@@ -216,6 +216,7 @@ mod tests {
     use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode};
 
     use super::*;
+    use crate::memory::state_file::Restored;
     use crate::{CounterKey, Until};
 
     const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
@@ -267,5 +268,34 @@ mod tests {
         let executed = [0, 8, 16].map(|id| execute(&records, id, 2));
         let expected = [Execution::Now, Execution::Now, Execution::NoRoom];
         assert_eq!(executed, expected);
+    }
+
+    #[test]
+    fn records_of_a_file_are_taken_until_a_part_is_full() {
+        let bytes = RECORD_BYTES + 2 * size_of::<StepOutcome>();
+        let records = Records::new(PARTS * 2 * bytes);
+        let record = |until| Record {
+            until,
+            content: 0,
+            at: NOW,
+            allowed: true,
+            outcomes: Box::new([StepOutcome::Full(FullMode::Allow); 2]),
+        };
+        let later = NOW.after(MINUTE);
+        assert!(matches!(
+            records.restore(24, record(NOW), NOW),
+            Restored::Expired
+        ));
+        for id in [0, 8, 8] {
+            assert!(matches!(
+                records.restore(id, record(later), NOW),
+                Restored::Alive
+            ));
+        }
+        assert_eq!(records.used(), (2, 2 * bytes));
+        assert!(matches!(
+            records.restore(16, record(later), NOW),
+            Restored::NoRoom
+        ));
     }
 }

@@ -68,13 +68,14 @@ impl Shard {
         let limit = &step.limit;
         let place = self.table.find(probe)?;
         let meta = self.table.meta(place);
-        if meta.rule() != step.rule || (limit.shape() == Shape::Heap && !meta.is_heap()) {
+        if meta.rule() != step.rule {
             return None;
         }
         let words = self.table.state_mut(place);
-        let mut state = match meta.is_heap() {
-            false => StateMut::Words(words),
-            true => StateMut::Heap(self.heaps.get_grown(words[0], limit)?),
+        let mut state = match (meta.is_heap(), limit.shape()) {
+            (true, _) => StateMut::Heap(self.heaps.get_grown(words[0], limit)?),
+            (false, Shape::Words) => StateMut::Words(words),
+            (false, Shape::Heap) => return None,
         };
         let at = Moment {
             now: self.now,

@@ -1,18 +1,30 @@
+mod accounts;
 mod bounded;
 mod count_denied;
 mod growth;
 mod lowered;
 mod once;
+mod room;
 mod state_file;
 mod table;
 
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
 
+use super::table::Probe;
 use super::{MemoryConfig, MemoryStore};
-use crate::{Charge, CounterKey, Request, Step, Verdicts};
+use crate::{Charge, CounterKey, Extra, Permit, PermitAct, Request, Step, Verdicts};
 
 fn limit(algorithm: Algorithm, quota: u64, secs: u64) -> Limit {
     Limit::try_new(LimitSpec::new(algorithm, quota, Micros::from_secs(secs))).unwrap()
+}
+
+/// Names of counters in that shard.
+fn keys(shard: usize) -> impl Iterator<Item = CounterKey> {
+    let keys = (0..).map(|identity| CounterKey {
+        subject: 7,
+        identity,
+    });
+    keys.filter(move |key| Probe::new(*key).shard_bits() == shard)
 }
 
 fn step(limit: &Limit, identity: u64) -> Step {
@@ -134,4 +146,45 @@ fn repeated_steps_are_found_however_many_there_are() {
             .count();
         assert_eq!(fitted as u64, repeated.min(10));
     }
+}
+
+#[test]
+fn what_gives_back_takes_no_permit() {
+    let two = step(&limit(Algorithm::Concurrency, 2, 60), 1);
+    let store = store();
+    assert!(decide(&store, &[two], 1_000).allowed);
+    let extra = Extra {
+        permit: Some(Permit {
+            id: 5,
+            act: PermitAct::Acquire,
+        }),
+        ..Extra::default()
+    };
+    let steps = [Step { hits: -1, ..two }];
+    store.decide_now(&Request {
+        extra: Some(&extra),
+        ..Request::new(&steps, Mode::default(), Timestamp::from_secs(1_000))
+    });
+    assert!(decide(&store, &[two], 1_000).allowed, "one was left");
+    assert!(!decide(&store, &[two], 1_000).allowed, "nor is any back");
+}
+
+/// Runs the test of that name in a process of its own, where it finds that it is the child; `shell` prepares that.
+#[cfg(unix)]
+fn in_a_child(name: &str, shell: &str) {
+    let mut child = std::process::Command::new("sh");
+    child.args(["-c", &format!("{shell} && exec \"$0\" --exact \"$1\"")]);
+    child.arg(std::env::current_exe().unwrap());
+    child.arg(format!("memory::tests::{name}")).env(CHILD, "1");
+    let child = child.output().unwrap();
+    assert!(child.status.success(), "{child:?}");
+}
+
+/// The variable that is set in a child of [`in_a_child`].
+#[cfg(unix)]
+const CHILD: &str = "RATEKEEPER_TEST_CHILD";
+
+#[cfg(unix)]
+fn is_child() -> bool {
+    std::env::var_os(CHILD).is_some()
 }

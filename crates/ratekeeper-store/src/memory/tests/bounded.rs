@@ -49,6 +49,23 @@ fn sizes_that_make_no_sense_are_refused() {
     assert_eq!(new(1 << 30, 101), MemoryError::ShareOutOfRange);
 }
 
+/// In a process of its own, which may not have the memory: zeroing it would end that.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_store_that_there_is_no_memory_for_is_refused() {
+    use super::{in_a_child, is_child};
+    if !is_child() {
+        let name = "bounded::a_store_that_there_is_no_memory_for_is_refused";
+        return in_a_child(name, "ulimit -v 2000000");
+    }
+    let config = MemoryConfig {
+        memory_limit: 4 << 30,
+        ..small()
+    };
+    let refused = MemoryStore::new(config).map(|_| ()).unwrap_err();
+    assert_eq!(refused, MemoryError::TooLarge);
+}
+
 #[test]
 fn the_limit_is_used_and_never_passed() {
     for memory_limit in [1 << 20, 3_333_333, 10 << 20] {
@@ -389,6 +406,11 @@ fn counters_that_refuse_are_told_before_they_fill_their_part() {
         let seen = refusing(1_000).unwrap();
         assert_eq!(seen.rule, RuleSlot(1));
         assert!(seen.permille >= told, "it grows");
+        // All of the others have room, so the rule may hold half of the places.
+        let stats = store.stats();
+        let held = (stats.counters - 2_000) * 2_000 / stats.capacity;
+        let off = i64::from(seen.permille) - held.cast_signed();
+        assert!((-50..150).contains(&off), "{off} thousandths from {held}");
         if store.stats().refused_full == 0 {
             told = seen.permille;
         }

@@ -8,8 +8,7 @@
 use proptest::prelude::*;
 use ratekeeper_core::{Algorithm, Limit, Mode, Timestamp};
 
-use super::{decide, limit, step};
-use crate::memory::table::Probe;
+use super::{decide, keys, limit, step};
 use crate::memory::{MemoryConfig, MemoryStore};
 use crate::{Charge, CounterKey, Request, RuleSlot, Step};
 
@@ -27,16 +26,6 @@ fn grown() -> MemoryStore {
         assert_eq!(table.buckets(), table.buckets_max());
     }
     store
-}
-
-/// Names of counters in the first shard only, so that few of them make it grow.
-fn keys(count: usize) -> Vec<CounterKey> {
-    let keys = (0..).map(|identity| CounterKey {
-        subject: 7,
-        identity,
-    });
-    let first = keys.filter(|key| Probe::new(*key).shard_bits() == 0);
-    first.take(count).collect()
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +81,8 @@ proptest! {
             4_000..6_000,
         ),
     ) {
-        let keys = keys(4_000);
+        // In the first shard only, so that few of them make it grow.
+        let keys: Vec<_> = keys(0).take(4_000).collect();
         let limits = [
             limit(Algorithm::FixedWindow, 3, 3_600),
             limit(Algorithm::SlidingLog, 3, 600),

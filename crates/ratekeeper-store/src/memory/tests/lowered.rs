@@ -10,6 +10,11 @@ fn taking(hits: i64, step: Step) -> Step {
     Step { hits, ..step }
 }
 
+/// A step of another counter, which passes.
+fn other() -> Step {
+    step(&limit(Algorithm::FixedWindow, 1_000, 3_600), 2)
+}
+
 /// The wait that the last step is told, in seconds.
 fn wait(verdicts: &Verdicts) -> u64 {
     match verdicts.outcomes.last() {
@@ -26,9 +31,8 @@ fn sweep(store: &MemoryStore, secs: u64) -> usize {
 fn a_denial_under_a_slower_rate_lasts_for_as_long_as_it_tells() {
     for algorithm in [Algorithm::TokenBucket, Algorithm::Gcra] {
         let (before, after) = (limit(algorithm, 100, 2), limit(algorithm, 2, 2));
-        let other = step(&limit(Algorithm::FixedWindow, 1_000, 3_600), 2);
         // By themselves, and beside another counter.
-        for others in [&[][..], &[other]] {
+        for others in [&[][..], &[other()]] {
             let store = store();
             assert!(decide(&store, &[taking(100, step(&before, 1))], 1_000).allowed);
             let steps = [others, &[step(&after, 1)]].concat();
@@ -50,11 +54,14 @@ fn a_look_that_is_denied_keeps_the_counter_for_as_long() {
         limit(Algorithm::TokenBucket, 100, 2),
         limit(Algorithm::TokenBucket, 2, 2),
     );
-    let store = store();
-    assert!(decide(&store, &[taking(100, step(&before, 1))], 1_000).allowed);
-    assert!(!decide(&store, &[taking(0, step(&after, 1))], 1_001).allowed);
-    assert_eq!(sweep(&store, 1_098), 0);
-    assert_eq!(sweep(&store, 1_100), 1);
+    for others in [&[][..], &[other()]] {
+        let store = store();
+        assert!(decide(&store, &[taking(100, step(&before, 1))], 1_000).allowed);
+        let steps = [others, &[taking(0, step(&after, 1))]].concat();
+        assert!(!decide(&store, &steps, 1_001).allowed);
+        assert_eq!(sweep(&store, 1_098), 0);
+        assert_eq!(sweep(&store, 1_100), 1);
+    }
 }
 
 /// The slowest of the limits that it is read by counts, whichever of them denies last.
@@ -66,9 +73,12 @@ fn a_denial_under_a_faster_rate_shortens_nothing() {
         spec.burst = Some(100);
         ratekeeper_core::Limit::try_new(spec).unwrap()
     });
-    let store = store();
-    assert!(decide(&store, &[taking(100, step(&slow, 1))], 1_000).allowed);
-    assert!(!decide(&store, &[taking(100, step(&fast, 1))], 1_001).allowed);
-    assert_eq!(sweep(&store, 1_090), 0);
-    assert!(!decide(&store, &[taking(100, step(&slow, 1))], 1_090).allowed);
+    for others in [&[][..], &[other()]] {
+        let store = store();
+        assert!(decide(&store, &[taking(100, step(&slow, 1))], 1_000).allowed);
+        let steps = [others, &[taking(100, step(&fast, 1))]].concat();
+        assert!(!decide(&store, &steps, 1_001).allowed);
+        assert_eq!(sweep(&store, 1_090), 0);
+        assert!(!decide(&store, &[taking(100, step(&slow, 1))], 1_090).allowed);
+    }
 }

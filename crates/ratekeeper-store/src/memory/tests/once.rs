@@ -221,8 +221,39 @@ fn a_smaller_store_takes_as_many_records_as_it_has_room_for() {
         once(&old, id, now, Extra::default(), allowed);
     }
     assert_eq!(old.stats().once_records, 800);
-    let new = loaded(&saved(&old, 1_001), 1_002);
-    let stats = new.stats();
+    let (new, file) = (store(), saved(&old, 1_001));
+    let loaded = new.load(&mut Cursor::new(file), Timestamp::from_secs(1_002));
+    let (loaded, stats) = (loaded.unwrap(), new.stats());
     assert!((100..800).contains(&stats.once_records), "{stats:?}");
+    assert_eq!(loaded.records, stats.once_records);
+    assert_eq!(loaded.records + loaded.records_dropped, 800);
     assert!(stats.once_bytes <= stats.once_bytes_max, "{stats:?}");
+}
+
+/// Records are written by a hundred or so under one lock, and in blocks of a mebibyte.
+#[test]
+fn every_record_of_many_is_saved() {
+    let config = crate::memory::MemoryConfig {
+        memory_limit: 64 << 20,
+        max_share_percent: 100,
+    };
+    let look = Step {
+        hits: 0,
+        ..step(&limit(Algorithm::FixedWindow, 10, 3_600), 1)
+    };
+    let now = Timestamp::from_secs(1_000);
+    // Some in one part, and large ones in all of them.
+    for (records, distance, steps) in [(127, 8, 1), (128, 8, 1), (129, 8, 1), (800, 1, 40)] {
+        let [old, new] = [config; 2].map(|config| MemoryStore::new(config).unwrap());
+        for id in 0..records {
+            let (id, steps) = (u128::from(id * distance), vec![look; steps]);
+            once_all(&old, id, now, Extra::default(), &steps);
+        }
+        let mut file = Vec::new();
+        let saved = old.save(&mut file, b"", now).unwrap();
+        assert_eq!(saved.records, records);
+        assert!(steps == 1 || file.len() > 3 << 19, "{}", file.len());
+        let loaded = new.load(&mut Cursor::new(file), now).unwrap();
+        assert_eq!(loaded.records, records);
+    }
 }

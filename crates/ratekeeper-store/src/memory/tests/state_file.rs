@@ -3,7 +3,7 @@ use std::io::Cursor;
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
 
 use super::{decide, limit, step, store};
-use crate::memory::state_file::{FIXED_BYTES, checksum};
+use crate::memory::state_file::{FIXED_BYTES, HEADER_BYTES_MAX, checksum};
 use crate::memory::{MemoryConfig, MemoryStore, StateFileError};
 use crate::{Extra, Once, Request, Step, Until};
 
@@ -191,6 +191,74 @@ fn a_damaged_file_is_refused_and_nothing_is_loaded() {
 }
 
 #[test]
+fn an_end_of_a_list_that_tells_of_entries_after_the_last_is_refused() {
+    let (old, _) = filled();
+    let file = saved(&old, 1_000);
+    // The end of no records: no entries, no bytes, their sum, a checksum.
+    let end = file.len() - 24;
+    for at in [end, end + 8] {
+        let mut other = file.clone();
+        other[at] = 1;
+        let sum = checksum(&other[end..end + 16]);
+        other[end + 16..].copy_from_slice(&sum.to_le_bytes());
+        let loaded = store().load(&mut Cursor::new(&other), Timestamp::from_secs(1_000));
+        assert!(matches!(loaded, Err(StateFileError::Corrupt)), "{loaded:?}");
+    }
+}
+
+/// The checksums are right, and the sum as well.
+#[test]
+fn a_block_with_more_than_its_entries_is_refused() {
+    let (old, _) = filled();
+    let mut file = saved(&old, 1_000);
+    let block = FIXED_BYTES + b"the seed".len() + 8;
+    // The last 48 bytes are the end of the counters, and that of no records.
+    let end = file.len() - 48;
+    for (from, at, sum_at) in [(block, block, end - 8), (end, end + 8, end + 16)] {
+        file[at] -= 1;
+        let sum = checksum(&file[from..sum_at]);
+        file[sum_at..sum_at + 8].copy_from_slice(&sum.to_le_bytes());
+    }
+    let loaded = store().load(&mut Cursor::new(&file), Timestamp::from_secs(1_000));
+    assert!(matches!(loaded, Err(StateFileError::Corrupt)), "{loaded:?}");
+}
+
+/// Which words of a state are in the file is told anew each time.
+#[test]
+fn a_loaded_counter_that_is_given_back_is_saved_again() {
+    let ten = limit(Algorithm::FixedWindow, 10, 3_600);
+    let mut store = store();
+    for hits in [1, -1, 2] {
+        let step = Step {
+            hits,
+            ..step(&ten, 1)
+        };
+        assert!(decide(&store, &[step], 1_000).allowed);
+        let file = saved(&store, 1_000);
+        store = super::store();
+        store
+            .load(&mut Cursor::new(&file), Timestamp::from_secs(1_000))
+            .unwrap();
+    }
+    let eight = Step {
+        hits: 8,
+        ..step(&ten, 1)
+    };
+    assert!(decide(&store, &[eight], 1_000).allowed);
+    assert!(!decide(&store, &[step(&ten, 1)], 1_000).allowed);
+}
+
+#[test]
+fn the_longest_header_is_loaded() {
+    let now = Timestamp::from_secs(1_000);
+    let header = vec![7; HEADER_BYTES_MAX];
+    let mut file = Vec::new();
+    store().save(&mut file, &header, now).unwrap();
+    let loaded = store().load(&mut Cursor::new(&file), now).unwrap();
+    assert_eq!(loaded.header, header);
+}
+
+#[test]
 fn a_file_is_replaced_whole_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state");
@@ -284,6 +352,77 @@ fn a_file_from_the_future_is_refused_whole() {
         "{refused:?}"
     );
     assert_eq!(new.stats().counters, 0);
-    let soon = new.load(&mut Cursor::new(&file), Timestamp::from_secs(99_995));
-    assert!(soon.is_ok(), "clocks may differ a little");
+    for secs in [99_990, 99_995] {
+        let soon = new.load(&mut Cursor::new(&file), Timestamp::from_secs(secs));
+        assert!(soon.is_ok(), "clocks may differ a little");
+    }
+}
+
+/// A process of its own has a folder of its own.
+#[cfg(unix)]
+#[test]
+fn a_file_is_saved_in_the_present_folder() {
+    use super::{in_a_child, is_child};
+    if !is_child() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = "state_file::a_file_is_saved_in_the_present_folder";
+        return in_a_child(name, &format!("cd '{}'", folder.path().display()));
+    }
+    let (path, now) = (std::path::Path::new("state"), Timestamp::from_secs(1_000));
+    filled().0.save_file(path, b"", now).unwrap();
+    assert_eq!(store().load_file(path, now).unwrap().counters, 8);
+}
+
+/// It is not that there is a file.
+#[test]
+fn a_folder_in_the_way_is_told_as_what_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("state.tmp")).unwrap();
+    let path = folder.path().join("state");
+    let refused = store().save_file(&path, b"", Timestamp::from_secs(1_000));
+    let kind = refused.unwrap_err().kind();
+    assert_ne!(kind, std::io::ErrorKind::AlreadyExists);
+}
+
+/// The sizes of what is written.
+#[derive(Default)]
+struct Writes(Vec<usize>);
+
+impl std::io::Write for Writes {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.push(bytes.len());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Neither is all of a large store copied first, nor a few counters written at a time.
+#[test]
+fn counters_are_written_by_the_mebibyte() {
+    let hour = limit(Algorithm::FixedWindow, 10, 3_600);
+    let store = MemoryStore::new(MemoryConfig {
+        memory_limit: 8 << 20,
+        max_share_percent: 100,
+    })
+    .unwrap();
+    for identity in 0..80_000 {
+        assert!(decide(&store, &[step(&hour, identity)], 1_000).allowed);
+    }
+    let mut writes = Writes::default();
+    let now = Timestamp::from_secs(1_000);
+    let saved = store.save(&mut writes, b"", now).unwrap();
+    assert!(saved.bytes > 2 << 20, "{saved:?}");
+    // The header, whole blocks and one that is not, and the two ends.
+    let [_, blocks @ .., last, _, _] = writes.0.as_slice() else {
+        panic!("{writes:?}", writes = writes.0);
+    };
+    let is_whole = |bytes: &usize| (1 << 20..1 << 21).contains(bytes);
+    assert!(
+        blocks.len() > 1 && blocks.iter().all(is_whole),
+        "{blocks:?}"
+    );
+    assert!(*last < 1 << 21, "{last}");
 }
