@@ -2,7 +2,7 @@
 
 use ratekeeper_core::Timestamp;
 use ratekeeper_shed::{
-    AdaptiveBounds, Class, ClassCount, Gate, RoundTrip, WorkerShedder, WorkerTerms, mix,
+    AdaptiveBounds, Class, ClassCount, Ending, Gate, RoundTrip, WorkerShedder, WorkerTerms, mix,
 };
 
 use crate::peers::Limit;
@@ -48,7 +48,10 @@ impl<L: Limit> Guard for Peer<L> {
 
     fn leave(&mut self, now: Timestamp, round_trip: RoundTrip) {
         self.in_flight -= 1;
-        self.limit.on_sample(now, round_trip);
+        // They know of no clients that give up.
+        if round_trip.ending != Ending::GivenUp {
+            self.limit.on_sample(now, round_trip);
+        }
     }
 }
 
