@@ -15,7 +15,7 @@ mod sim;
 mod start;
 mod upstream;
 
-use guard::{Guard, Open, Ours, Peer};
+use guard::{Guard, Open, Ours, Peer, ShadowFirst};
 use peers::{Aimd, Envoy, Gradient2, Vegas, Windowed};
 use ratekeeper_shed::mix;
 use sim::{PATIENCE_US, Run, Scenario, Second, Tally, run};
@@ -143,9 +143,16 @@ const COLD: usize = 4;
 
 /// Plays all seeds, and reports how many fail instead of stopping at the first.
 fn over_seeds(scenario: Scenario, judge: impl Fn(&[Second]) -> Result<(), String>) {
+    over_seeds_of::<Ours>(scenario, judge);
+}
+
+fn over_seeds_of<G: Guard + Default>(
+    scenario: Scenario,
+    judge: impl Fn(&[Second]) -> Result<(), String>,
+) {
     let mut failures = Vec::new();
     for seed in seeds(scenario) {
-        if let Err(why) = judge(&played::<Ours>(scenario, seed).seconds) {
+        if let Err(why) = judge(&played::<G>(scenario, seed).seconds) {
             failures.push(format!("seed {seed}: {why}"));
         }
     }
@@ -294,6 +301,24 @@ fn an_upstream_that_was_away_is_soon_used_again() {
     over_seeds(AWAY, |seconds| {
         at_least("critical", critical(&seconds[18..]), 0.99)?;
         at_least("others", others(&seconds[18..]), 0.97)
+    });
+}
+
+/// 1.3 times the capacity from the fifth second on, in shadow mode until the fifteenth.
+const SHADOW: Scenario = Scenario {
+    name: "shadow, then on",
+    warm: 10,
+    seconds: 35,
+    load: |at| if at >= 5.0 { 1.3 } else { 0.8 },
+    ..PLAIN
+};
+
+#[test]
+fn a_shedder_that_is_switched_on_under_overload_ends_a_collapse() {
+    over_seeds_of::<ShadowFirst>(SHADOW, |seconds| {
+        // What the upstream has been given by then, it works off first.
+        at_least("critical", critical(&seconds[26..]), 0.99)?;
+        at_least("goodput", goodput(&seconds[30..]), 0.9)
     });
 }
 
