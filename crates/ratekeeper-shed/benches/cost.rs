@@ -50,8 +50,8 @@ impl Layers {
         let Some(place) = self.gate.enter(class, CLASSES, judged.share) else {
             return false;
         };
-        self.fleet.begin(class);
-        self.fleet.end(class);
+        let cell = self.fleet.begin(class);
+        self.fleet.end(cell);
         let now = Timestamp::from_micros(begun.elapsed().as_micros() as u64);
         let round_trip = RoundTrip {
             took: Micros::from_millis(20),

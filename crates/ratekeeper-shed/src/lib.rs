@@ -44,7 +44,7 @@ pub use adaptive::{AdaptiveBounds, AdaptiveLimit, Ending, RoundTrip};
 pub use class::{CLASSES_MAX, Class, ClassCount, Share};
 pub use codel::{PatientQueue, Popped, QueueTerms};
 pub use demand::TenantDemand;
-pub use fleet::{FleetTerms, FleetUsage};
+pub use fleet::{FLEET_CELLS, FleetCell, FleetTerms, FleetUsage};
 pub use gate::{Gate, GatePlace};
 pub use ladder::{Rung, Threshold};
 pub use throttle::ClientThrottle;
