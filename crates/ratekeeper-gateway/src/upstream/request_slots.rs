@@ -406,8 +406,9 @@ mod tests {
         let other = |number: u8| Some(IpAddr::from([203, 0, 113, number]));
         let own = slots.acquire(host(1), LONG, order).await.expect("a slot");
         let waits_later = slots.acquire(host(2), LONG, order).await.expect("a slot");
-        assert!(
-            slots.acquire(host(3), LONG, order).await.is_err(),
+        assert_eq!(
+            slots.acquire(host(3), LONG, order).await.err(),
+            Some(NoSlot::Share),
             "one /64"
         );
         let mut others = Vec::new();
