@@ -87,7 +87,7 @@ const STORM: Scenario = Scenario {
 const IMPATIENT: Scenario = Scenario {
     name: "clients that give up",
     warm: 10,
-    seconds: 35,
+    seconds: 50,
     load: |_| 0.8,
     workers: |at| if at >= 5.0 { 0.1 } else { 1.0 },
     patience_us: 400_000,
@@ -264,8 +264,9 @@ fn other_tenants_do_not_notice_a_storm() {
 #[test]
 fn clients_that_give_up_are_a_sign_of_load() {
     over_seeds(IMPATIENT, |seconds| {
-        // A tenth of the workers is left, and they work off what was given up first.
-        at_least("goodput", 10.0 * goodput(&seconds[25..]), 0.5)
+        // A tenth of the workers is left, and they work off what was given up first: mostly within five seconds, but in one
+        // of some hundred courses, in which the queue was long enough to slow them down, within thirty.
+        at_least("goodput", 10.0 * goodput(&seconds[40..]), 0.5)
     });
 }
 
