@@ -29,7 +29,7 @@ pub type FleetAnswer<'a> = Pin<Box<dyn Future<Output = Result<u32, FleetUnknown>
 pub type FleetUnknown = Box<dyn Error + Send + Sync>;
 
 /// Reports as long as the server runs, while the rules in force have a fleet-usage shedder. `follow` tells the shedders those
-/// rules, as requests do only while there are some.
+/// rules, as requests do only while there are some; upstreams without any get their bounds here, too.
 pub(crate) async fn share(shared: Arc<Shared>, follow: impl Fn(&Shedder) + Send + 'static) {
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -38,6 +38,9 @@ pub(crate) async fn share(shared: Arc<Shared>, follow: impl Fn(&Shedder) + Send 
         ticks.tick().await;
         let shedder = &shared.shedder;
         follow(shedder);
+        for counts in shared.counts.lock().values() {
+            counts.site.follow_rules_of(shedder);
+        }
         let Some(board) = shared.fleet.as_ref().filter(|_| shedder.uses_fleet()) else {
             continue;
         };

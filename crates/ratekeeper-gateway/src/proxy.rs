@@ -30,7 +30,7 @@ use crate::media_type::{is_endless, is_grpc, is_stream};
 use crate::routes::{OnClientGone, Route};
 use crate::shared::Shared;
 use crate::upgrade::Upgrade;
-use crate::upstream::{Upstream, WaitOrder};
+use crate::upstream::{NoSlot, Upstream, WaitOrder};
 
 /// A service that forwards requests, with connections of its own in each worker.
 #[derive(Clone, Debug)]
@@ -202,8 +202,13 @@ impl Proxy {
         let slot = upstream.slots.acquire(client, patience, order).await;
         // Its client may have given up meanwhile.
         let is_late = || sheds && passage.as_ref().is_some_and(Passage::is_late);
-        let Some(slot) = slot.filter(|_| !is_late()) else {
-            return no_slot(&upstream, passage.filter(|_| sheds), request.headers());
+        let slot = match slot {
+            Ok(slot) if !is_late() => slot,
+            // A client that has its share is none of the shedders' business.
+            Err(NoSlot::Share) => return no_slot(&upstream, None, request.headers()),
+            Ok(_) | Err(NoSlot::Queue) => {
+                return no_slot(&upstream, passage.filter(|_| sheds), request.headers());
+            }
         };
         // The clock is read again only by those that waited.
         let since = match slot.has_waited {
@@ -212,6 +217,13 @@ impl Proxy {
         };
         let held = SlotAndPermits::new(slot, hold);
         let slot = HeldSlot::new(route, held, since, exchange.progress.as_ref());
+        let passage = passage.map(|mut passage| {
+            // The time until their answer begins says nothing.
+            if is_stream || exchange.connection_use == ConnectionUse::Upgrade {
+                passage.begun(None);
+            }
+            passage
+        });
         let mut slot = slot.with(passage, finish);
         let outcome = {
             let mut traced = span.map(|span| UpstreamSpan {

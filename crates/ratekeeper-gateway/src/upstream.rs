@@ -13,7 +13,7 @@ use http::uri::{Authority, PathAndQuery};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
-pub(crate) use self::request_slots::{RequestSlot, RequestSlots, SlotLimits, WaitOrder};
+pub(crate) use self::request_slots::{NoSlot, RequestSlot, RequestSlots, SlotLimits, WaitOrder};
 use crate::metrics::UpstreamCounts;
 
 /// The number of failed connection attempts in a row after which an address is left alone for a while.

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_shed::{
-    AdaptiveBounds, Class, ClassCount, Ending, FleetTerms, FleetUsage, Gate, RoundTrip,
+    AdaptiveBounds, Class, ClassCount, Effect, Ending, FleetTerms, FleetUsage, Gate, RoundTrip,
     WorkerShedder, WorkerTerms, mix,
 };
 
@@ -39,9 +39,9 @@ impl Layers {
             return false;
         }
         if self.workers.is_due(now) {
-            let utilisation = self.gate.take_utilisation();
+            let utilisation = self.gate.take_utilisation(Effect::Enforced);
             self.workers
-                .on_sample(now, WorkerTerms::default(), utilisation);
+                .on_sample(now, WorkerTerms::default(), utilisation, Effect::Enforced);
         }
         let judged = self.workers.judge(now, class, CLASSES, tenant);
         if judged.is_shed {
@@ -50,8 +50,8 @@ impl Layers {
         let Some(place) = self.gate.enter(class, CLASSES, judged.share) else {
             return false;
         };
-        self.fleet.begin(class);
-        self.fleet.end(class);
+        let cell = self.fleet.begin(class);
+        self.fleet.end(cell);
         let now = Timestamp::from_micros(begun.elapsed().as_micros() as u64);
         let round_trip = RoundTrip {
             took: Micros::from_millis(20),

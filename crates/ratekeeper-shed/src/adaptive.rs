@@ -1,6 +1,12 @@
 //! Adaptive concurrency: finds the number of requests that an upstream can work on at a time.
 
+mod drops;
+mod window;
+
 use ratekeeper_core::{Micros, Timestamp};
+
+use self::drops::UsualDrops;
+use self::window::Window;
 
 /// The shortest time over which round trips are averaged.
 const WINDOW_MIN: Micros = Micros::from_millis(100);
@@ -27,8 +33,10 @@ const GROWTH: f64 = 0.6;
 const SIGNIFICANCE: f64 = 3.0;
 /// The factor applied to the limit after a window with drops.
 const BACKOFF: f64 = 0.9;
-/// The share of drops that is taken for the upstream's ordinary rate of errors.
-const DROPS_TOLERATED: f64 = 0.02;
+/// The part of the last good limit below which refusals shrink it no further, while they are all that is wrong.
+const AWAY_PART: f64 = 0.125;
+/// The longest time of a round trip that counts as short while the unloaded one is unknown.
+const SHORT_US: f64 = 100_000.0;
 /// The shortest average round trip that says anything about the upstream's load.
 const ROUND_TRIP_MIN_US: f64 = 100.0;
 /// The time without a complete window of round trips after which calls without one move the limit.
@@ -61,6 +69,8 @@ pub enum Ending {
     Answered,
     /// The upstream timed out, refused the request for overload, or could not be reached.
     Dropped,
+    /// The client left before: the answer would have taken at least that long.
+    GivenUp,
 }
 
 /// A round trip to the upstream. Upgrades and calls that may stream make none: their length says nothing about load.
@@ -91,7 +101,13 @@ pub struct RoundTrip {
 ///
 /// It differs from the published algorithm where that is known to fail:
 /// - Drops shrink the limit (times 0.9), as in AIMD. Gradient2 ignores them, so that constant timeouts, which are
-///   all equally slow, make it grow to its maximum.
+///   all equally slow, make it grow to its maximum. Refusals at once count only while the limit is used, and only beyond
+///   those that come with little in flight, too: they may be of one path, or of an upstream that is away.
+/// - A client that gives up late is a round trip of at least that length. If most do, the limit shrinks by the whole
+///   gradient. Otherwise impatient clients would leave no sign of an overload.
+/// - It shrinks no further than to what the upstream works on according to Little's law, so that a limit in shadow mode, which
+///   holds nothing back, stays where it would be useful.
+/// - Below half of the last good limit it grows by up to a fifth a window, as TCP does below its threshold.
 /// - The queue term is added only while round trips are short, and fades out towards the point where they are not.
 ///   Otherwise the limit creeps up under steady load.
 /// - The smallest limit is 1 rather than 20, for upstreams that can do only a few things at a time.
@@ -131,53 +147,7 @@ pub struct AdaptiveLimit {
     concluded: Option<Timestamp>,
     /// A window of calls that may stream.
     untimed: Option<Window>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Window {
-    since: Timestamp,
-    answered: u32,
-    dropped: u32,
-    sum_us: u64,
-    in_flight_max: u32,
-}
-
-impl Window {
-    const fn new(since: Timestamp) -> Self {
-        Self {
-            since,
-            answered: 0,
-            dropped: 0,
-            sum_us: 0,
-            in_flight_max: 0,
-        }
-    }
-
-    fn record(&mut self, round_trip: RoundTrip) {
-        self.in_flight_max = self.in_flight_max.max(round_trip.in_flight);
-        match round_trip.ending {
-            Ending::Answered => {
-                self.answered = self.answered.saturating_add(1);
-                self.sum_us = self.sum_us.saturating_add(round_trip.took.get());
-            }
-            Ending::Dropped => self.dropped = self.dropped.saturating_add(1),
-        }
-    }
-
-    fn has_drops(&self) -> bool {
-        let total = f64::from(self.answered) + f64::from(self.dropped);
-        f64::from(self.dropped) > DROPS_TOLERATED * total
-    }
-
-    /// The average round trip; None if there are too few to tell.
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "a mean of microseconds, far below 2^52"
-    )]
-    fn average_us(&self) -> Option<f64> {
-        let average = self.sum_us as f64 / f64::from(self.answered.max(1));
-        (self.answered >= SAMPLES_MIN && average >= ROUND_TRIP_MIN_US).then_some(average)
-    }
+    usual_drops: UsualDrops,
 }
 
 impl AdaptiveLimit {
@@ -197,6 +167,7 @@ impl AdaptiveLimit {
             window: None,
             concluded: None,
             untimed: None,
+            usual_drops: UsualDrops::NONE,
         }
     }
 
@@ -247,18 +218,23 @@ impl AdaptiveLimit {
         Micros::new(self.average_us as u64)
     }
 
-    /// Records a round trip that ended at `now`, and returns the limit.
+    /// Records a round trip that ended at `now`, and returns the limit. One whose client gave up while it was no longer
+    /// than it may be says nothing.
     pub fn on_sample(&mut self, now: Timestamp, round_trip: RoundTrip) -> u32 {
+        let is_long = self.is_long(round_trip.took);
+        if round_trip.ending == Ending::GivenUp && !is_long {
+            return self.limit();
+        }
         let window = self.window.get_or_insert(Window::new(now));
         if now < window.since {
             *window = Window::new(now);
         }
-        window.record(round_trip);
+        window.record(round_trip, is_long);
         let window = *window;
         if self.is_complete(&window, now) {
             self.window = None;
             self.concluded = Some(now);
-            self.conclude(&window);
+            self.conclude(&window, now);
         }
         self.limit()
     }
@@ -269,11 +245,13 @@ impl AdaptiveLimit {
         if now < window.since {
             *window = Window::new(now);
         }
-        window.record(RoundTrip {
-            took: Micros::new(0),
+        let took = Micros::new(0);
+        let round_trip = RoundTrip {
+            took,
             in_flight,
             ending,
-        });
+        };
+        window.record(round_trip, false);
         let window = *window;
         if self.is_complete(&window, now) {
             self.untimed = None;
@@ -292,17 +270,37 @@ impl AdaptiveLimit {
     }
 
     fn conclude_untimed(&mut self, window: &Window) {
-        if window.has_drops() {
-            self.shrink();
-        } else if self.is_starting && self.is_busy(window) {
-            self.set_limit(self.limit * (1.0 + SMOOTHING));
-        } else if self.is_busy(window) {
-            self.set_limit(self.limit + 1.0);
+        self.good_limit *= 1.0 - FORGOTTEN;
+        let is_busy = self.is_busy(window);
+        self.usual_drops.learn(window, self.is_low(window));
+        if self.usual_drops.are_exceeded(window) {
+            if is_busy {
+                self.shrink();
+            }
+            return;
         }
+        self.good_limit = self.good_limit.max(self.limit);
+        if is_busy {
+            self.grow_by_one();
+        }
+    }
+
+    /// Grows while round trips are not known.
+    fn grow_by_one(&mut self) {
+        let growth = match self.is_starting || self.limit < self.good_limit / 2.0 {
+            true => (self.limit * SMOOTHING).max(1.0),
+            false => 1.0,
+        };
+        self.set_limit(self.limit + growth);
     }
 
     fn is_busy(&self, window: &Window) -> bool {
         f64::from(window.in_flight_max) >= self.limit / 2.0
+    }
+
+    /// Returns true if so little was in flight that the upstream was not loaded, as far as is known.
+    fn is_low(&self, window: &Window) -> bool {
+        f64::from(window.in_flight_max) <= (self.good_limit / 2.0).max(1.0)
     }
 
     fn shrink(&mut self) {
@@ -310,58 +308,124 @@ impl AdaptiveLimit {
         self.set_limit((self.limit * BACKOFF).min(self.limit - 0.5));
     }
 
+    /// Returns true if `took` is longer than round trips may become.
+    #[expect(clippy::cast_precision_loss, reason = "microseconds, far below 2^52")]
+    fn is_long(&self, took: Micros) -> bool {
+        let may_take = match self.unloaded_us > 0.0 {
+            true => TOLERANCE * self.unloaded_us,
+            false => SHORT_US,
+        };
+        took.get() as f64 > may_take
+    }
+
+    /// Returns true if nothing hints at a queue in the upstream: answers are as short as they may be; if there are hardly
+    /// any, all refusals were.
+    fn is_short(&self, window: &Window) -> bool {
+        match window.average_us() {
+            Some(average) => average <= TOLERANCE * self.unloaded_us,
+            None => window.timed_out == 0,
+        }
+    }
+
     fn is_complete(&self, window: &Window, now: Timestamp) -> bool {
         let age = now.since(window.since);
         let round_trips = Micros::new(self.unloaded().get().saturating_mul(2));
         let due = age >= round_trips.clamp(WINDOW_MIN, WINDOW_MAX);
         let is_old = age >= WINDOW_MAX;
-        let samples = window.answered.saturating_add(window.dropped);
+        let samples = window.samples();
         let is_enough = samples >= SAMPLES_ENOUGH || is_old && samples >= SAMPLES_MIN;
         due && (is_enough || is_old && window.dropped > 0)
     }
 
-    fn conclude(&mut self, window: &Window) {
-        if window.has_drops() {
-            self.shrink();
+    fn conclude(&mut self, window: &Window, now: Timestamp) {
+        let is_busy = self.is_busy(window);
+        if self.shrinks_by_drops(window, is_busy, now) {
             return;
         }
-        let is_busy = self.is_busy(window);
         let Some(average) = window.average_us() else {
             if is_busy && window.answered > 0 {
-                self.set_limit(self.limit + 1.0);
+                self.grow_by_one();
             }
             return;
         };
         self.average_us = average;
-        let Some(unloaded) = self.learn(average, window) else {
+        // Where most clients give up, the limit is too high, busy or not, and nothing can be measured.
+        let is_given_up = window.is_given_up();
+        if is_given_up && self.windows <= FIRST_WINDOWS {
+            self.shrink();
             return;
-        };
-        let gradient = (TOLERANCE * unloaded / average).clamp(0.5, TOLERANCE);
+        }
+        if !is_given_up && !self.learn(average, window) {
+            return;
+        }
+        let gradient = (TOLERANCE * self.unloaded_us / average).clamp(0.5, TOLERANCE);
         self.good_limit *= 1.0 - FORGOTTEN;
         if gradient >= 1.0 {
             self.good_limit = self.good_limit.max(self.limit);
-        }
-        if is_busy {
-            self.follow(gradient);
+            if is_busy {
+                self.grow(gradient);
+            }
+        } else if is_given_up {
+            // Hardly anything is of use to anyone, and the upstream may work on what was given up: no time for averages.
+            self.good_limit = self.good_limit.min(self.limit);
+            self.shrink_to(self.limit * gradient, window, now);
+        } else if is_busy {
+            let smoothed = self.limit * (1.0 - (1.0 - gradient) * SMOOTHING);
+            self.shrink_to(smoothed, window, now);
         }
     }
 
-    fn follow(&mut self, gradient: f64) {
-        let change = if gradient < 1.0 {
-            self.is_starting = false;
-            self.limit * (gradient - 1.0) * SMOOTHING
-        } else if self.is_starting {
+    /// Shrinks the limit if the upstream dropped so many requests that it must be for load. Refusals at once are a sign of it
+    /// only while the limit is used.
+    fn shrinks_by_drops(&mut self, window: &Window, is_busy: bool, now: Timestamp) -> bool {
+        let is_short = self.is_short(window);
+        self.usual_drops
+            .learn(window, is_short && self.is_low(window));
+        let is_late = window.has_timeouts();
+        if !self.usual_drops.are_exceeded(window) || !is_busy && !is_late {
+            return false;
+        }
+        if is_late {
+            self.good_limit = self.good_limit.min(self.limit);
+            let less = (self.limit * BACKOFF).min(self.limit - 0.5);
+            self.shrink_to(less, window, now);
+            return true;
+        }
+        // Refusals alone: it may be away rather than overloaded, and as good as before when it is back.
+        let is_away = window.is_away() && is_short;
+        if is_away && self.limit <= AWAY_PART * self.good_limit {
+            self.good_limit *= 1.0 - FORGOTTEN;
+        } else {
+            self.shrink();
+        }
+        true
+    }
+
+    fn grow(&mut self, gradient: f64) {
+        let room = (gradient - 1.0) / (TOLERANCE - 1.0);
+        let growth = if self.is_starting {
             // Doubles every four windows until round trips first grow, as TCP's slow start does.
             self.limit * SMOOTHING
+        } else if self.limit < self.good_limit / 2.0 {
+            (self.limit * SMOOTHING).max(self.limit.sqrt() * GROWTH) * room
         } else {
-            self.limit.sqrt() * GROWTH * (gradient - 1.0) / (TOLERANCE - 1.0)
+            self.limit.sqrt() * GROWTH * room
         };
-        self.set_limit(self.limit + change);
+        self.set_limit(self.limit + growth);
+    }
+
+    /// Shrinks to `limit`, but no further than to what would be in flight if all that the upstream worked on in the window had
+    /// taken as long as it may (Little's law). In shadow mode, where nothing is held back and shrinking never helps, this
+    /// is the limit that it would have.
+    fn shrink_to(&mut self, limit: f64, window: &Window, now: Timestamp) {
+        self.is_starting = false;
+        let enough = window.rate(now) * TOLERANCE * self.unloaded_us;
+        self.set_limit(limit.max(enough).min(self.limit));
     }
 
     /// Learns the unloaded round trip from a window at low concurrency, or from one that was faster than chance
-    /// explains: if every faster window counted, chance alone would lower the average. None while it is first learnt.
-    fn learn(&mut self, average: f64, window: &Window) -> Option<f64> {
+    /// explains: if every faster window counted, chance alone would lower the average. False while it is first learnt.
+    fn learn(&mut self, average: f64, window: &Window) -> bool {
         if self.windows <= FIRST_WINDOWS {
             let weight = 1.0 / f64::from(self.windows.max(1));
             self.unloaded_us += (average - self.unloaded_us) * weight;
@@ -369,14 +433,13 @@ impl AdaptiveLimit {
             if self.windows > FIRST_WINDOWS {
                 self.set_limit(self.limit.max(2.0 * f64::from(window.in_flight_max)));
             }
-            return None;
+            return false;
         }
-        let is_low = f64::from(window.in_flight_max) <= (self.good_limit / 2.0).max(1.0);
-        let chance = SIGNIFICANCE / f64::from(window.answered).sqrt();
-        if is_low || average < self.unloaded_us * (1.0 - chance) {
+        let chance = SIGNIFICANCE / f64::from(window.timed()).sqrt();
+        if self.is_low(window) || average < self.unloaded_us * (1.0 - chance) {
             self.unloaded_us += (average - self.unloaded_us) * BASELINE_WEIGHT;
         }
-        Some(self.unloaded_us)
+        true
     }
 
     fn set_limit(&mut self, limit: f64) {

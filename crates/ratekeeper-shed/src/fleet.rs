@@ -1,8 +1,11 @@
 //! The fleet-usage shedder: keeps a share of the fleet for critical requests.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 use crate::{CLASSES_MAX, Class, ClassCount};
+
+/// The cells in which requests in flight are counted: some more than classes, for those of former rules.
+pub const FLEET_CELLS: usize = 4 * CLASSES_MAX;
 
 /// The size of a fleet, and the share that is kept for critical requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,12 +36,48 @@ impl FleetTerms {
 /// hot.
 ///
 /// While reports fail, a node goes on with the share that it had, and says so.
-#[derive(Debug, Default)]
+///
+/// Each class counts in a cell, which a request leaves as it found it. So one that lasts longer than the order of the
+/// classes counts as what it was, if its class has the same cell in the new order.
+#[derive(Debug)]
 pub struct FleetUsage {
-    in_flight: [AtomicU32; CLASSES_MAX],
+    in_flight: [AtomicU32; FLEET_CELLS],
+    /// The cell of each class.
+    cells: [AtomicU8; CLASSES_MAX],
     /// The requests of all classes but the most important one that other nodes had in flight.
     others: AtomicU32,
     is_stale: AtomicBool,
+}
+
+/// The cell of [`FleetUsage`] in which a request counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FleetCell(u8);
+
+impl FleetCell {
+    /// The cell with this number, the last one for those beyond it.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "there are few")]
+    pub const fn new(number: usize) -> Self {
+        match number < FLEET_CELLS {
+            true => Self(number as u8),
+            false => Self(FLEET_CELLS as u8 - 1),
+        }
+    }
+
+    const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl Default for FleetUsage {
+    fn default() -> Self {
+        Self {
+            in_flight: std::array::from_fn(|_| AtomicU32::new(0)),
+            cells: std::array::from_fn(|class| AtomicU8::new(FleetCell::new(class).0)),
+            others: AtomicU32::new(0),
+            is_stale: AtomicBool::new(false),
+        }
+    }
 }
 
 // Relaxed everywhere: the numbers are independent, and a request more or less does no harm.
@@ -55,21 +94,42 @@ impl FleetUsage {
         own == 0 || own.saturating_add(others) < terms.shared()
     }
 
-    /// Records the beginning of a request.
-    pub fn begin(&self, class: Class) {
-        self.in_flight[class.index()].fetch_add(1, Ordering::Relaxed);
+    /// Records the beginning of a request, and returns where it counts.
+    pub fn begin(&self, class: Class) -> FleetCell {
+        let cell = self.cell_of(class.index());
+        self.in_flight[cell.index()].fetch_add(1, Ordering::Relaxed);
+        cell
     }
 
     /// Records its end.
-    pub fn end(&self, class: Class) {
-        self.in_flight[class.index()].fetch_sub(1, Ordering::Relaxed);
+    pub fn end(&self, cell: FleetCell) {
+        self.in_flight[cell.index()].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn cell_of(&self, index: usize) -> FleetCell {
+        let cell = self.cells.get(index);
+        cell.map_or(FleetCell::new(FLEET_CELLS), |cell| {
+            FleetCell(cell.load(Ordering::Relaxed))
+        })
+    }
+
+    /// Gives each class a cell, the least important first.
+    pub fn set_cells(&self, cells: &[FleetCell]) {
+        for (place, cell) in self.cells.iter().zip(cells) {
+            place.store(cell.0, Ordering::Relaxed);
+        }
+    }
+
+    /// The requests that count in a cell.
+    #[must_use]
+    pub fn in_cell(&self, cell: FleetCell) -> u32 {
+        self.in_flight[cell.index()].load(Ordering::Relaxed)
     }
 
     /// The requests of the class at `index` that are in flight on this node.
     #[must_use]
     pub fn in_flight_of(&self, index: usize) -> u32 {
-        let count = self.in_flight.get(index);
-        count.map_or(0, |count| count.load(Ordering::Relaxed))
+        self.in_cell(self.cell_of(index))
     }
 
     /// The requests of all classes but the most important one that are in flight on this node.
@@ -123,7 +183,7 @@ mod tests {
         assert!(!usage.admits(LOW, CLASSES, TERMS));
         assert!(usage.admits(CRITICAL, CLASSES, TERMS));
         usage.begin(CRITICAL);
-        usage.end(LOW);
+        usage.end(FleetCell::new(0));
         assert!(usage.admits(LOW, CLASSES, TERMS));
     }
 
@@ -147,9 +207,9 @@ mod tests {
         usage.on_report(Some(u32::MAX));
         usage.on_report(None);
         assert!(usage.admits(LOW, CLASSES, TERMS));
-        usage.begin(LOW);
+        let cell = usage.begin(LOW);
         assert!(!usage.admits(LOW, CLASSES, TERMS));
-        usage.end(LOW);
+        usage.end(cell);
         assert!(usage.admits(LOW, CLASSES, TERMS));
     }
 

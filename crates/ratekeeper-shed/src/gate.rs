@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use ratekeeper_core::{Micros, Timestamp};
 
-use crate::{AdaptiveBounds, AdaptiveLimit, Class, ClassCount, Ending, RoundTrip, Share};
+use crate::{AdaptiveBounds, AdaptiveLimit, Class, ClassCount, Effect, Ending, RoundTrip, Share};
 
 /// The part of the limit, in 32nds, that every class but the top one leaves free for that, and for each other class
 /// above it.
@@ -13,6 +13,8 @@ const TOP_32NDS: u64 = 2;
 const RESERVED_32NDS: u64 = 1;
 /// The part, in 32nds, that requests beyond their tenant's fair share leave free for all others.
 const SPARED_32NDS: u64 = 10;
+/// The part of the counts of a flow that is kept from one reading to the next: it is an average of some readings.
+const FLOW_KEPT: f64 = 0.8;
 
 /// A concurrency limit with room reserved for important requests: shared by all threads.
 ///
@@ -31,7 +33,24 @@ pub struct Gate {
     found_sum: AtomicU64,
     came: AtomicU32,
     entered: AtomicU32,
+    /// The requests that left since the last reading.
+    left: AtomicU32,
+    flow: Mutex<Flow>,
     control: Mutex<AdaptiveLimit>,
+}
+
+/// The requests that came and that left lately.
+#[derive(Clone, Copy, Default, Debug)]
+struct Flow {
+    came: f64,
+    left: f64,
+}
+
+impl Flow {
+    fn add(&mut self, came: u32, left: u32) {
+        self.came = self.came * FLOW_KEPT + f64::from(came);
+        self.left = self.left * FLOW_KEPT + f64::from(left);
+    }
 }
 
 /// The place of a request that entered.
@@ -54,6 +73,8 @@ impl Gate {
             found_sum: AtomicU64::new(0),
             came: AtomicU32::new(0),
             entered: AtomicU32::new(0),
+            left: AtomicU32::new(0),
+            flow: Mutex::default(),
             control: Mutex::new(control),
         }
     }
@@ -114,7 +135,7 @@ impl Gate {
     /// Records that a request that got in has left. With its round trip, unless it says nothing about the load:
     /// upgrades, requests that their client gave up.
     pub fn leave(&self, now: Timestamp, round_trip: Option<RoundTrip>) {
-        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.free();
         if let Some(round_trip) = round_trip {
             let mut control = self.control.lock();
             control.on_sample(now, round_trip);
@@ -122,9 +143,28 @@ impl Gate {
         }
     }
 
+    /// Records that the client of a request that has been in flight for so long has given up. Its place is still taken.
+    pub fn give_up(&self, now: Timestamp, place: GatePlace, took: Micros) {
+        let mut control = self.control.lock();
+        control.on_sample(
+            now,
+            RoundTrip {
+                took,
+                in_flight: place.in_flight,
+                ending: Ending::GivenUp,
+            },
+        );
+        self.publish(&control);
+    }
+
+    fn free(&self) {
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.left.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Records that a call has left that may stream: its ending says something about the load, and its length nothing.
     pub fn leave_untimed(&self, now: Timestamp, place: GatePlace, ending: Ending) {
-        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.free();
         let mut control = self.control.lock();
         control.on_untimed(now, place.in_flight, ending);
         self.publish(&control);
@@ -160,23 +200,34 @@ impl Gate {
     /// The utilisation since the last call: what was in flight as a part of the limit, times the requests that came
     /// for each one that got in. So it exceeds 1 by as much as is asked for in vain. Zero if nothing came, and while
     /// the limit is a guess: a part of it says nothing.
+    ///
+    /// In shadow mode, where what comes is in flight for as long as it takes, it is at most 1, times the requests that
+    /// came lately for each one that left.
     #[expect(
         clippy::cast_precision_loss,
         reason = "a mean for a decision, far below 2^52"
     )]
-    pub fn take_utilisation(&self) -> f64 {
+    pub fn take_utilisation(&self, effect: Effect) -> f64 {
         let came = self.came.swap(0, Ordering::Relaxed);
         let entered = self.entered.swap(0, Ordering::Relaxed);
         let found_sum = self.found_sum.swap(0, Ordering::Relaxed);
+        let left = self.left.swap(0, Ordering::Relaxed);
+        let flow = {
+            let mut flow = self.flow.lock();
+            flow.add(came, left);
+            *flow
+        };
         if self.is_guess.load(Ordering::Relaxed) {
             return 0.0;
         }
         if came == 0 {
             return f64::from(self.in_flight()) / f64::from(self.limit());
         }
-        let in_flight = found_sum as f64 / f64::from(came);
-        let asked = f64::from(came) / f64::from(entered.max(1));
-        in_flight / f64::from(self.limit()) * asked
+        let used = found_sum as f64 / f64::from(came) / f64::from(self.limit());
+        match effect {
+            Effect::Enforced => used * f64::from(came) / f64::from(entered.max(1)),
+            Effect::Shadow => used.min(1.0) * (flow.came / flow.left.max(1.0)).max(1.0),
+        }
     }
 }
 
@@ -227,8 +278,34 @@ mod tests {
         }
         // 64 came while 0 to 63 were in flight, 64 while it was full; half of them got in.
         let expected = (31.5 + 64.0) / 2.0 / 64.0 * 2.0;
-        assert!((gate.take_utilisation() - expected).abs() < 1e-9);
-        assert!((gate.take_utilisation() - 1.0).abs() < 1e-9);
+        assert!((gate.take_utilisation(Effect::Enforced) - expected).abs() < 1e-9);
+        assert!((gate.take_utilisation(Effect::Enforced) - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn in_shadow_mode_utilisation_is_what_comes_for_each_one_that_leaves() {
+        let gate = Gate::new(BOUNDS);
+        let pass = || {
+            gate.pass(Class::new(3), CLASSES, Share::Within);
+        };
+        let drive = |left: u32| {
+            (0..200).for_each(|_| pass());
+            (0..left).for_each(|_| gate.leave(Timestamp::EPOCH, None));
+            gate.take_utilisation(Effect::Shadow)
+        };
+        for _ in 0..50 {
+            drive(200);
+        }
+        // As many leave as come, and they fill what there is.
+        (0..100).for_each(|_| pass());
+        for _ in 0..50 {
+            drive(200);
+        }
+        assert!((drive(200) - 1.0).abs() < 0.05);
+        for _ in 0..50 {
+            drive(100);
+        }
+        assert!((drive(100) - 2.0).abs() < 0.05);
     }
 
     #[test]

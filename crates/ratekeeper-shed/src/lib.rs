@@ -44,12 +44,12 @@ pub use adaptive::{AdaptiveBounds, AdaptiveLimit, Ending, RoundTrip};
 pub use class::{CLASSES_MAX, Class, ClassCount, Share};
 pub use codel::{PatientQueue, Popped, QueueTerms};
 pub use demand::TenantDemand;
-pub use fleet::{FleetTerms, FleetUsage};
+pub use fleet::{FLEET_CELLS, FleetCell, FleetTerms, FleetUsage};
 pub use gate::{Gate, GatePlace};
 pub use ladder::{Rung, Threshold};
 pub use throttle::ClientThrottle;
 pub use workers::{
-    Judgement, LoadSample, UtilisationControl, WorkerShedder, WorkerState, WorkerTerms,
+    Effect, Judgement, LoadSample, UtilisationControl, WorkerShedder, WorkerState, WorkerTerms,
 };
 
 /// Spreads the bits of a number over all 64 (the finalizer of splitmix64, Steele et al., 2014).

@@ -47,6 +47,15 @@ impl Default for WorkerTerms {
     }
 }
 
+/// The effect of what a controller says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// What it wants refused is refused, and utilisation answers to that.
+    Enforced,
+    /// All passes, as in shadow mode.
+    Shadow,
+}
+
 /// A sample of load since the last one.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LoadSample {
@@ -74,6 +83,8 @@ pub struct LoadSample {
 /// "Overload Control for Scaling WeChat Microservices", SoCC 2018): when the offered load ends or doubles, the part
 /// to shed follows at once and without any learning. As gateways find out early that an upstream is full, the times
 /// are shorter than Stripe's 28 s and 120 s: 0.3 s and at most one second.
+///
+/// In shadow mode there is nothing to control: the rate is an estimate, from which it goes on once it is on.
 #[derive(Clone, Debug)]
 pub struct UtilisationControl {
     terms: WorkerTerms,
@@ -113,7 +124,7 @@ impl UtilisationControl {
     /// Takes a sample, and returns the part of the requests to shed, from 0 to 1. A clock that is set back counts as
     /// no time.
     #[expect(clippy::cast_precision_loss, reason = "microseconds, far below 2^52")]
-    pub fn on_sample(&mut self, now: Timestamp, load: LoadSample) -> f64 {
+    pub fn on_sample(&mut self, now: Timestamp, load: LoadSample, effect: Effect) -> f64 {
         let Some(last) = self.last.replace(now) else {
             return 0.0;
         };
@@ -126,7 +137,10 @@ impl UtilisationControl {
         let weight = (step / AVERAGED_OVER_SECS).min(1.0);
         self.utilisation += (load.utilisation.clamp(0.0, 4.0) - self.utilisation) * weight;
         self.arriving += (rate(load.arrived) - self.arriving) * weight;
-        self.adjust(step, rate(load.passed));
+        match effect {
+            Effect::Enforced => self.adjust(step, rate(load.passed)),
+            Effect::Shadow => self.estimate(step),
+        }
         self.shed()
     }
 
@@ -159,6 +173,21 @@ impl UtilisationControl {
             if *admitted > 1.2 * self.arriving {
                 self.admitted = None;
                 self.strained_secs = 0.0;
+            }
+        }
+    }
+
+    /// Says what would bring utilisation to the bad bound at once: as it does not answer, going on from the last rate would
+    /// end at none.
+    fn estimate(&mut self, secs: f64) {
+        let bad = f64::from(self.terms.bad_percent) / 100.0;
+        if self.utilisation < f64::from(self.terms.good_percent) / 100.0 {
+            self.strained_secs = 0.0;
+            self.admitted = None;
+        } else if self.utilisation > bad {
+            self.strained_secs += secs;
+            if self.strained_secs >= DELAY_SECS {
+                self.admitted = Some((self.arriving * bad / self.utilisation).max(1.0));
             }
         }
     }
@@ -289,8 +318,8 @@ impl WorkerShedder {
                 .is_ok()
     }
 
-    /// Takes a sample of the utilisation, and finds what to shed from now on.
-    pub fn on_sample(&self, now: Timestamp, terms: WorkerTerms, utilisation: f64) {
+    /// Takes a sample of the utilisation, and finds what to shed from now on, or in shadow mode what would be shed.
+    pub fn on_sample(&self, now: Timestamp, terms: WorkerTerms, utilisation: f64, effect: Effect) {
         let mut control = self.control.lock();
         let since = control
             .sampled
@@ -305,7 +334,7 @@ impl WorkerShedder {
             passed: self.passed.swap(0, Ordering::Relaxed),
         };
         control.utilisation.set_terms(terms);
-        control.shed = control.utilisation.on_sample(now, load);
+        control.shed = control.utilisation.on_sample(now, load, effect);
         let threshold = control.memory.threshold(control.shed);
         self.threshold.store(threshold.bits(), Ordering::Relaxed);
     }

@@ -42,7 +42,7 @@ struct Held {
     route: Arc<Route>,
     _alone: Option<SlotAndPermits>,
     /// Holds the slot also while the request's body is being sent.
-    _with_request: Option<Arc<Progress>>,
+    with_request: Option<Arc<Progress>>,
     /// The load that shedders count it in.
     load: Option<Load>,
     /// The time at which the slot was there.
@@ -87,7 +87,7 @@ impl HeldSlot {
         Self(Some(Held {
             route: Arc::clone(route),
             _alone: alone,
-            _with_request: progress.map(Arc::clone),
+            with_request: progress.map(Arc::clone),
             load: None,
             since,
             is_sent: AtomicBool::new(false),
@@ -124,8 +124,12 @@ impl HeldSlot {
     /// Records that the answer began at that time, or that there is none; the sign is for the shedders.
     pub(crate) fn answered(&mut self, sign: Option<LoadSign>, at: Option<Instant>) {
         let Some(held) = &mut self.0 else { return };
+        let begun = held.begun();
         held.load = held.load.take().map(|load| match load {
-            Load::Asked(passage) => Load::Answered(passage.answered(sign)),
+            Load::Asked(mut passage) => {
+                passage.begun(begun);
+                Load::Answered(passage.answered(sign))
+            }
             answered @ Load::Answered(_) => answered,
         });
         if let Some(at) = at {
@@ -155,10 +159,34 @@ impl HeldSlot {
     }
 }
 
+impl Held {
+    /// The time at which the upstream had the whole request, and could begin with it; None while its body is on its way.
+    fn begun(&self) -> Option<Instant> {
+        let Some(progress) = &self.with_request else {
+            return Some(self.since);
+        };
+        let last = progress.last_frame();
+        let at = last.map_or(self.since, |last| self.since.max(last.into_std()));
+        progress.is_done().then_some(at)
+    }
+
+    /// Tells the shedders that the client has gone before its answer began.
+    fn give_up(&mut self) {
+        let begun = self.begun();
+        if let Some(Load::Asked(passage)) = &mut self.load {
+            passage.begun(begun);
+            passage.given_up();
+        }
+    }
+}
+
 impl Drop for HeldSlot {
     fn drop(&mut self) {
-        let Some(held) = self.0.take() else { return };
+        let Some(mut held) = self.0.take() else {
+            return;
+        };
         if held.is_sent.load(Ordering::Relaxed) {
+            held.give_up();
             let upstream = &held.route.upstream;
             let grace = held.route.recent.p99().unwrap_or(GRACE_AT_FIRST);
             let grace = grace.min(upstream.response_timeout);

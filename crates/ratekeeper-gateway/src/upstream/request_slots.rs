@@ -67,6 +67,15 @@ pub(crate) enum WaitOrder {
     ControlledDelay,
 }
 
+/// The reason for which there is no slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NoSlot {
+    /// The client address has its share, though there may be free ones.
+    Share,
+    /// Too many wait, or none was free in time.
+    Queue,
+}
+
 impl WaitOrder {
     fn terms(self) -> QueueTerms {
         let usual = QueueTerms {
@@ -119,14 +128,16 @@ impl RequestSlots {
         self.0.limits == other.0.limits
     }
 
-    /// Takes a slot for a request of `client` at once, or as soon as one is free; None if `client` has its share, too many
-    /// wait, or it takes longer than `patience`, or than `order` lets anyone wait.
+    /// Takes a slot for a request of `client` at once, or as soon as one is free.
+    ///
+    /// # Errors
+    /// `client` has its share, too many wait, or it takes longer than `patience`, or than `order` lets anyone wait.
     pub(crate) async fn acquire(
         &self,
         client: Option<IpAddr>,
         patience: Duration,
         order: WaitOrder,
-    ) -> Option<RequestSlot> {
+    ) -> Result<RequestSlot, NoSlot> {
         let has_share = self.0.limits.per_address < usize::MAX;
         let client = client.filter(|_| has_share).map(client_network);
         let (turn, mut waiting) = {
@@ -134,7 +145,7 @@ impl RequestSlots {
             state.add(client, self.0.limits.per_address)?;
             if state.free > 0 {
                 state.free -= 1;
-                return Some(RequestSlot {
+                return Ok(RequestSlot {
                     slots: Some(Arc::clone(&self.0)),
                     client,
                     has_waited: false,
@@ -142,31 +153,35 @@ impl RequestSlots {
             }
             let Some(turn) = self.0.enqueue(&mut state, order) else {
                 state.remove(client);
-                return None;
+                return Err(NoSlot::Queue);
             };
             let slots = &self.0;
             (turn, Waiting { slots, client })
         };
         let turn = timeout(order.patience(patience), turn);
         // An error: it was dropped from the queue.
-        let mut slot = turn.await.ok()?.ok()?;
+        let turn = turn.await.ok().and_then(Result::ok);
+        let mut slot = turn.ok_or(NoSlot::Queue)?;
         slot.client = waiting.client.take();
-        Some(slot)
+        Ok(slot)
     }
 }
 
 impl State {
-    /// Counts one more slot for `client`; None if it has `most`.
-    fn add(&mut self, client: Option<IpAddr>, most: usize) -> Option<()> {
+    /// Counts one more slot for `client`.
+    ///
+    /// # Errors
+    /// It has `most`.
+    fn add(&mut self, client: Option<IpAddr>, most: usize) -> Result<(), NoSlot> {
         let Some(client) = client else {
-            return Some(());
+            return Ok(());
         };
         let count = self.clients.entry(client).or_default();
         if *count >= most {
-            return None;
+            return Err(NoSlot::Share);
         }
         *count += 1;
-        Some(())
+        Ok(())
     }
 
     fn remove(&mut self, client: Option<IpAddr>) {
@@ -275,14 +290,17 @@ mod tests {
     }
 
     /// Waits for a slot in a task of its own, from the moment that this returns.
-    async fn waiter(slots: &RequestSlots, order: WaitOrder) -> JoinHandle<Option<RequestSlot>> {
+    async fn waiter(
+        slots: &RequestSlots,
+        order: WaitOrder,
+    ) -> JoinHandle<Result<RequestSlot, NoSlot>> {
         wait(slots, None, order).await
     }
 
     async fn waiter_of(
         slots: &RequestSlots,
         client: Option<IpAddr>,
-    ) -> JoinHandle<Option<RequestSlot>> {
+    ) -> JoinHandle<Result<RequestSlot, NoSlot>> {
         wait(slots, client, WaitOrder::InTurn).await
     }
 
@@ -290,7 +308,7 @@ mod tests {
         slots: &RequestSlots,
         client: Option<IpAddr>,
         order: WaitOrder,
-    ) -> JoinHandle<Option<RequestSlot>> {
+    ) -> JoinHandle<Result<RequestSlot, NoSlot>> {
         let before = slots.0.waiting.load(Ordering::Relaxed);
         let own = slots.clone();
         let task = tokio::spawn(async move { own.acquire(client, LONG, order).await });
@@ -310,16 +328,16 @@ mod tests {
             .expect("there is one");
         let waits = waiter(&slots, order).await;
         assert!(
-            slots.acquire(None, LONG, order).await.is_none(),
+            slots.acquire(None, LONG, order).await.is_err(),
             "enough wait already"
         );
         drop(first);
         let second = waits.await.expect("no panic").expect("it is its turn");
         assert_eq!(slots.0.waiting.load(Ordering::Relaxed), 0);
         let slot = slots.acquire(None, Duration::ZERO, order).await;
-        assert!(slot.is_none(), "it is not free");
+        assert!(slot.is_err(), "it is not free");
         drop(second);
-        assert!(slots.acquire(None, Duration::ZERO, order).await.is_some());
+        assert!(slots.acquire(None, Duration::ZERO, order).await.is_ok());
     }
 
     #[tokio::test]
@@ -331,7 +349,7 @@ mod tests {
             .await
             .expect("there is one");
         for _ in 0..20 {
-            assert!(slots.acquire(None, Duration::ZERO, order).await.is_none());
+            assert!(slots.acquire(None, Duration::ZERO, order).await.is_err());
         }
         let waits = waiter(&slots, order).await;
         waits.abort();
@@ -339,7 +357,7 @@ mod tests {
         let left = slots.0.state.lock().queue.len();
         assert!(left <= 6, "{left} are kept");
         drop(first);
-        assert!(slots.acquire(None, Duration::ZERO, order).await.is_some());
+        assert!(slots.acquire(None, Duration::ZERO, order).await.is_ok());
     }
 
     #[tokio::test]
@@ -352,7 +370,7 @@ mod tests {
         let second = second.await.expect("no panic").expect("its turn");
         assert!(!third.is_finished());
         drop(second);
-        assert!(third.await.expect("no panic").is_some());
+        assert!(third.await.expect("no panic").is_ok());
     }
 
     #[tokio::test]
@@ -362,14 +380,14 @@ mod tests {
         // The queue does not get empty: after an interval it is overloaded.
         let begun = Instant::now();
         let slot = slots.acquire(None, LONG, WaitOrder::ControlledDelay).await;
-        assert!(slot.is_none());
+        assert!(slot.is_err());
         assert!(begun.elapsed() >= Duration::from_millis(100));
         drop(first);
         assert!(
             slots
                 .acquire(None, LONG, WaitOrder::ControlledDelay)
                 .await
-                .is_some()
+                .is_ok()
         );
     }
 
@@ -388,8 +406,9 @@ mod tests {
         let other = |number: u8| Some(IpAddr::from([203, 0, 113, number]));
         let own = slots.acquire(host(1), LONG, order).await.expect("a slot");
         let waits_later = slots.acquire(host(2), LONG, order).await.expect("a slot");
-        assert!(
-            slots.acquire(host(3), LONG, order).await.is_none(),
+        assert_eq!(
+            slots.acquire(host(3), LONG, order).await.err(),
+            Some(NoSlot::Share),
             "one /64"
         );
         let mut others = Vec::new();
@@ -401,20 +420,15 @@ mod tests {
         // Mapped addresses are those of IPv4.
         let mapped = Some("::ffff:203.0.113.0".parse().expect("an address"));
         others.extend(slots.acquire(mapped, LONG, order).await);
-        assert!(slots.acquire(other(0), LONG, order).await.is_none());
+        assert!(slots.acquire(other(0), LONG, order).await.is_err());
         // One that waits counts as one that has a slot, and no longer once it gives up.
-        assert!(
-            slots
-                .acquire(host(4), Duration::ZERO, order)
-                .await
-                .is_none()
-        );
+        assert!(slots.acquire(host(4), Duration::ZERO, order).await.is_err());
         let waits = waiter_of(&slots, host(4)).await;
-        assert!(slots.acquire(host(5), LONG, order).await.is_none());
+        assert!(slots.acquire(host(5), LONG, order).await.is_err());
         drop(own);
         let slot = waits.await.expect("no panic").expect("it is its turn");
         let again = waiter_of(&slots, host(6)).await;
-        assert!(slots.acquire(host(5), LONG, order).await.is_none());
+        assert!(slots.acquire(host(5), LONG, order).await.is_err());
         again.abort();
         assert!(again.await.is_err());
         drop((slot, others));

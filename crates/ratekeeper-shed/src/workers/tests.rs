@@ -39,7 +39,7 @@ impl Service {
                 arrived: (offered / 10.0) as u32,
                 passed: (passed / 10.0) as u32,
             };
-            self.shed = self.control.on_sample(self.now, load);
+            self.shed = self.control.on_sample(self.now, load, Effect::Enforced);
         }
         offered * (1.0 - self.shed) / 1_000.0
     }
@@ -97,6 +97,38 @@ fn a_stalled_sampler_and_a_clock_step_leave_something_to_pass() {
 }
 
 #[test]
+fn in_shadow_mode_it_estimates_and_does_not_wind_up() {
+    let mut service = Service::new();
+    for _ in 0..100 {
+        service.now = service.now.after(TICK);
+        let load = LoadSample {
+            utilisation: 2.0,
+            arrived: 200,
+            passed: 200,
+        };
+        service.shed = service.control.on_sample(service.now, load, Effect::Shadow);
+    }
+    assert!((service.shed - 0.6).abs() < 0.01, "{}", service.shed);
+    // Once it is on, that is about what is to be shed.
+    for _ in 0..50 {
+        let used = service.drive(1, 2_000.0);
+        assert!((0.69..=0.95).contains(&used), "{used}");
+    }
+    // In shadow mode the end of an overload ends it at once.
+    service.now = service.now.after(TICK);
+    for _ in 0..10 {
+        service.now = service.now.after(TICK);
+        let load = LoadSample {
+            utilisation: 0.5,
+            arrived: 50,
+            passed: 50,
+        };
+        service.shed = service.control.on_sample(service.now, load, Effect::Shadow);
+    }
+    assert_eq!(service.shed, 0.0);
+}
+
+#[test]
 fn one_caller_takes_each_sample() {
     let shedder = WorkerShedder::default();
     let at = Timestamp::from_secs(1);
@@ -117,7 +149,7 @@ fn without_requests_there_is_nothing_to_shed() {
         for tenant in 0..100 {
             shedder.judge(now, Class::new(0), classes, mix(tenant));
         }
-        shedder.on_sample(now, TERMS, 2.0);
+        shedder.on_sample(now, TERMS, 2.0, Effect::Enforced);
         now = now.after(TICK);
     }
     let state = shedder.state(now).expect("a sample was taken a moment ago");
@@ -143,13 +175,13 @@ fn a_pause_makes_demand_fade_as_requests_do() {
         for tenant in (0..100).map(|_| 7).chain(100..110) {
             judge(tenant, now);
         }
-        shedder.on_sample(now, TERMS, 0.5);
+        shedder.on_sample(now, TERMS, 0.5, Effect::Enforced);
         now = now.after(TICK);
     }
     let storm: Vec<_> = (0..100).map(|_| judge(7, now)).collect();
     assert!(storm.contains(&Share::Beyond));
     now = now.after(Micros::from_secs(60));
-    shedder.on_sample(now, TERMS, 0.5);
+    shedder.on_sample(now, TERMS, 0.5, Effect::Enforced);
     let calm: Vec<_> = (0..20)
         .flat_map(|round| [judge(7, now), judge(100 + round % 10, now)])
         .collect();
@@ -170,7 +202,7 @@ fn the_least_important_go_first_and_the_same_tenants_for_an_hour() {
         };
         let shed = (of(low), of(high));
         if let Some(utilisation) = utilisation {
-            shedder.on_sample(now, TERMS, utilisation);
+            shedder.on_sample(now, TERMS, utilisation, Effect::Enforced);
         }
         shed
     };

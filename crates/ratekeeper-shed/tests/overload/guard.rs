@@ -2,7 +2,8 @@
 
 use ratekeeper_core::Timestamp;
 use ratekeeper_shed::{
-    AdaptiveBounds, Class, ClassCount, Gate, RoundTrip, WorkerShedder, WorkerTerms, mix,
+    AdaptiveBounds, Class, ClassCount, Effect, Ending, Gate, RoundTrip, WorkerShedder, WorkerTerms,
+    mix,
 };
 
 use crate::peers::Limit;
@@ -48,7 +49,10 @@ impl<L: Limit> Guard for Peer<L> {
 
     fn leave(&mut self, now: Timestamp, round_trip: RoundTrip) {
         self.in_flight -= 1;
-        self.limit.on_sample(now, round_trip);
+        // They know of no clients that give up.
+        if round_trip.ending != Ending::GivenUp {
+            self.limit.on_sample(now, round_trip);
+        }
     }
 }
 
@@ -70,9 +74,9 @@ impl Default for Ours {
 impl Guard for Ours {
     fn enter(&mut self, now: Timestamp, class: Class, tenant: u64) -> Option<u32> {
         if self.workers.is_due(now) {
-            let utilisation = self.gate.take_utilisation();
+            let utilisation = self.gate.take_utilisation(Effect::Enforced);
             self.workers
-                .on_sample(now, WorkerTerms::default(), utilisation);
+                .on_sample(now, WorkerTerms::default(), utilisation, Effect::Enforced);
         }
         let judged = self.workers.judge(now, class, CLASSES, mix(tenant));
         if judged.is_shed {
@@ -83,5 +87,33 @@ impl Guard for Ours {
 
     fn leave(&mut self, now: Timestamp, round_trip: RoundTrip) {
         self.gate.leave(now, Some(round_trip));
+    }
+}
+
+/// Ours in shadow mode, and on after that many seconds.
+#[derive(Default)]
+pub(crate) struct ShadowFirst {
+    ours: Ours,
+}
+
+/// The time at which it is switched on.
+const ON_FROM: Timestamp = Timestamp::from_secs(25);
+
+impl Guard for ShadowFirst {
+    fn enter(&mut self, now: Timestamp, class: Class, tenant: u64) -> Option<u32> {
+        if now >= ON_FROM {
+            return self.ours.enter(now, class, tenant);
+        }
+        let Ours { workers, gate } = &self.ours;
+        if workers.is_due(now) {
+            let utilisation = gate.take_utilisation(Effect::Shadow);
+            workers.on_sample(now, WorkerTerms::default(), utilisation, Effect::Shadow);
+        }
+        let judged = workers.judge(now, class, CLASSES, mix(tenant));
+        Some(gate.pass(class, CLASSES, judged.share).0.in_flight)
+    }
+
+    fn leave(&mut self, now: Timestamp, round_trip: RoundTrip) {
+        self.ours.leave(now, round_trip);
     }
 }

@@ -15,14 +15,27 @@ mod sim;
 mod start;
 mod upstream;
 
-use guard::{Guard, Open, Ours, Peer};
+use guard::{Guard, Open, Ours, Peer, ShadowFirst};
 use peers::{Aimd, Envoy, Gradient2, Vegas, Windowed};
 use ratekeeper_shed::mix;
-use sim::{Run, Scenario, Second, Tally, run};
+use sim::{PATIENCE_US, Run, Scenario, Second, Tally, run};
 use upstream::CAPACITY;
 
 const NOTHING: fn(f64) -> f64 = |_| 0.0;
 const USUAL: fn(f64) -> f64 = |_| 1.0;
+
+/// The load that the upstream can do, for 20 seconds.
+const PLAIN: Scenario = Scenario {
+    name: "1 x",
+    warm: 0,
+    seconds: 20,
+    load: USUAL,
+    storm: NOTHING,
+    slow: USUAL,
+    workers: USUAL,
+    broken: NOTHING,
+    patience_us: PATIENCE_US,
+};
 
 const STEADY: [Scenario; 4] = [
     steady("0.5 x", |_| 0.5),
@@ -34,51 +47,51 @@ const STEADY: [Scenario; 4] = [
 const fn steady(name: &'static str, load: fn(f64) -> f64) -> Scenario {
     Scenario {
         name,
-        warm: 0,
-        seconds: 20,
         load,
-        storm: NOTHING,
-        slow: USUAL,
+        ..PLAIN
     }
 }
 
 /// Half of the capacity, four times as much from 5 s to 15 s, half again.
 const STEP: Scenario = Scenario {
     name: "step to 4 x and back",
-    warm: 0,
     seconds: 25,
     load: |at| if (5.0..15.0).contains(&at) { 4.0 } else { 0.5 },
-    storm: NOTHING,
-    slow: USUAL,
+    ..PLAIN
 };
 
 const RAMP: Scenario = Scenario {
     name: "ramp to 4 x",
-    warm: 0,
-    seconds: 20,
     load: |at| 0.5 + 3.5 * (at / 20.0),
-    storm: NOTHING,
-    slow: USUAL,
+    ..PLAIN
 };
 
 /// 0.8 of the capacity, and an upstream that takes twice as long for ten seconds: 1.6 times what it can do then.
 const SLOW: Scenario = Scenario {
     name: "slow upstream",
-    warm: 0,
     seconds: 25,
     load: |_| 0.8,
-    storm: NOTHING,
     slow: |at| if (5.0..15.0).contains(&at) { 2.0 } else { 1.0 },
+    ..PLAIN
 };
 
 /// One of 50 tenants adds 1.5 times the capacity and repeats what fails up to five times.
 const STORM: Scenario = Scenario {
     name: "retry storm of one tenant",
-    warm: 0,
-    seconds: 20,
     load: |_| 0.6,
     storm: |at| if at >= 5.0 { 1.5 } else { 0.0 },
-    slow: USUAL,
+    ..PLAIN
+};
+
+/// Clients that give up after 0.4 s, long before the gateway would, while the upstream has a tenth of its workers.
+const IMPATIENT: Scenario = Scenario {
+    name: "clients that give up",
+    warm: 10,
+    seconds: 50,
+    load: |_| 0.8,
+    workers: |at| if at >= 5.0 { 0.1 } else { 1.0 },
+    patience_us: 400_000,
+    ..PLAIN
 };
 
 fn played<G: Guard + Default>(scenario: Scenario, seed: u64) -> Run {
@@ -130,9 +143,16 @@ const COLD: usize = 4;
 
 /// Plays all seeds, and reports how many fail instead of stopping at the first.
 fn over_seeds(scenario: Scenario, judge: impl Fn(&[Second]) -> Result<(), String>) {
+    over_seeds_of::<Ours>(scenario, judge);
+}
+
+fn over_seeds_of<G: Guard + Default>(
+    scenario: Scenario,
+    judge: impl Fn(&[Second]) -> Result<(), String>,
+) {
     let mut failures = Vec::new();
     for seed in seeds(scenario) {
-        if let Err(why) = judge(&played::<Ours>(scenario, seed).seconds) {
+        if let Err(why) = judge(&played::<G>(scenario, seed).seconds) {
             failures.push(format!("seed {seed}: {why}"));
         }
     }
@@ -238,6 +258,68 @@ fn other_tenants_do_not_notice_a_storm() {
         )?;
         at_least("others", others(&seconds[8..]), 0.99)?;
         at_least("goodput", goodput(&seconds[8..]), 0.9)
+    });
+}
+
+#[test]
+fn clients_that_give_up_are_a_sign_of_load() {
+    over_seeds(IMPATIENT, |seconds| {
+        // A tenth of the workers is left, and they work off what was given up first: mostly within five seconds, but in one
+        // of some hundred courses, in which the queue was long enough to slow them down, within thirty.
+        at_least("goodput", 10.0 * goodput(&seconds[40..]), 0.5)
+    });
+}
+
+/// A twentieth of the requests is answered with 503 at once, whatever the load.
+const BROKEN: Scenario = Scenario {
+    name: "a path that is broken",
+    warm: 10,
+    seconds: 40,
+    load: |_| 0.9,
+    broken: |at| if at >= 5.0 { 0.05 } else { 0.0 },
+    ..PLAIN
+};
+
+#[test]
+fn a_path_that_is_broken_does_not_shut_the_others() {
+    over_seeds(BROKEN, |seconds| {
+        at_least("goodput", goodput(&seconds[8..]) / (0.9 * 0.95), 0.97)
+    });
+}
+
+/// Ten seconds in which every request is refused at once, as by a host without the service.
+const AWAY: Scenario = Scenario {
+    name: "an upstream that was away",
+    warm: 10,
+    seconds: 25,
+    load: |_| 0.8,
+    broken: |at| if (5.0..15.0).contains(&at) { 1.0 } else { 0.0 },
+    ..PLAIN
+};
+
+#[test]
+fn an_upstream_that_was_away_is_soon_used_again() {
+    over_seeds(AWAY, |seconds| {
+        at_least("critical", critical(&seconds[18..]), 0.99)?;
+        at_least("others", others(&seconds[18..]), 0.97)
+    });
+}
+
+/// 1.3 times the capacity from the fifth second on, in shadow mode until the fifteenth.
+const SHADOW: Scenario = Scenario {
+    name: "shadow, then on",
+    warm: 10,
+    seconds: 35,
+    load: |at| if at >= 5.0 { 1.3 } else { 0.8 },
+    ..PLAIN
+};
+
+#[test]
+fn a_shedder_that_is_switched_on_under_overload_ends_a_collapse() {
+    over_seeds_of::<ShadowFirst>(SHADOW, |seconds| {
+        // What the upstream has been given by then, it works off first.
+        at_least("critical", critical(&seconds[26..]), 0.99)?;
+        at_least("goodput", goodput(&seconds[30..]), 0.9)
     });
 }
 

@@ -8,10 +8,10 @@ use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_shed::{Class, Ending, RoundTrip};
 
 use crate::guard::Guard;
-use crate::upstream::{CAPACITY, Taken, Upstream};
+use crate::upstream::{CAPACITY, Taken, Upstream, WORKERS};
 
-/// A client's patience, and the gateway's: an answer after this is of no use.
-const TIMEOUT_US: u64 = 1_000_000;
+/// The usual patience of clients, and of the gateway: an answer after this is of no use.
+pub(crate) const PATIENCE_US: u64 = 1_000_000;
 /// Tenants with equal demand; number 0 may storm.
 const TENANTS: u64 = 50;
 /// The load before a scenario begins, as a multiple of capacity.
@@ -32,6 +32,12 @@ pub(crate) struct Scenario {
     pub(crate) storm: fn(f64) -> f64,
     /// The factor by which the upstream is slower than usual.
     pub(crate) slow: fn(f64) -> f64,
+    /// The part of the upstream's workers that it has.
+    pub(crate) workers: fn(f64) -> f64,
+    /// The part of the requests that the upstream answers with 503 within no time, whatever its load.
+    pub(crate) broken: fn(f64) -> f64,
+    /// The time after which clients give up; the gateway does not, if they are less patient than it usually is.
+    pub(crate) patience_us: u64,
 }
 
 /// Counts by class or group.
@@ -85,7 +91,7 @@ struct Simulation<'a, G> {
     rng: Rng,
     upstream: Upstream,
     events: BinaryHeap<Reverse<(u64, Event)>>,
-    /// The times at which the gateway gives up on jobs, all equally long after their arrival.
+    /// The times at which the client or the gateway gives up on jobs, all equally long after their arrival.
     timeouts: VecDeque<(u64, usize)>,
     jobs: Vec<Job>,
     seconds: Vec<Second>,
@@ -141,7 +147,11 @@ impl<G: Guard> Simulation<'_, G> {
                 && next.is_none_or(|next| at <= next)
             {
                 self.timeouts.pop_front();
-                self.settle(at, job, Ending::Dropped);
+                let ending = match self.scenario.patience_us < PATIENCE_US {
+                    true => Ending::GivenUp,
+                    false => Ending::Dropped,
+                };
+                self.settle(at, job, ending);
                 continue;
             }
             let Some(Reverse((now, event))) = self.events.pop() else {
@@ -179,6 +189,12 @@ impl<G: Guard> Simulation<'_, G> {
     /// The factor by which the upstream is slower than usual.
     fn slowness(&self, now: u64) -> f64 {
         self.since_start(now).map_or(1.0, self.scenario.slow)
+    }
+
+    /// The workers that the upstream has, at least one.
+    fn workers(&self, now: u64) -> usize {
+        let part = self.since_start(now).map_or(1.0, self.scenario.workers);
+        ((WORKERS as f64 * part) as usize).max(1)
     }
 
     /// Schedules the next arrival of a Poisson process; false while its rate is zero.
@@ -220,7 +236,13 @@ impl<G: Guard> Simulation<'_, G> {
             self.retry(now, id);
             return;
         }
+        let broken = self.since_start(now).map_or(0.0, self.scenario.broken);
+        if broken > 0.0 && self.rng.f64() < broken {
+            self.events.push(Reverse((now + 1_000, Event::Refused(id))));
+            return;
+        }
         let slow = self.slowness(now);
+        self.upstream.workers = self.workers(now);
         match self.upstream.take(id, slow, &mut self.rng) {
             Taken::Serving(us) => self.events.push(Reverse((now + us, Event::Done(id)))),
             Taken::Queued => {}
@@ -229,7 +251,8 @@ impl<G: Guard> Simulation<'_, G> {
                 return;
             }
         }
-        self.timeouts.push_back((now + TIMEOUT_US, id));
+        let patience = self.scenario.patience_us;
+        self.timeouts.push_back((now + patience, id));
     }
 
     fn retry(&mut self, now: u64, id: usize) {
@@ -241,6 +264,7 @@ impl<G: Guard> Simulation<'_, G> {
 
     fn done(&mut self, now: u64, id: usize) {
         let slow = self.slowness(now);
+        self.upstream.workers = self.workers(now);
         if let Some((next, us)) = self.upstream.done(slow, &mut self.rng) {
             self.events.push(Reverse((now + us, Event::Done(next))));
         }
@@ -261,7 +285,7 @@ impl<G: Guard> Simulation<'_, G> {
             ending,
         };
         self.guard.leave(Timestamp::from_micros(now), round_trip);
-        if ending == Ending::Dropped {
+        if ending != Ending::Answered {
             self.retry(now, id);
             return;
         }

@@ -5,7 +5,8 @@ use std::collections::BinaryHeap;
 
 use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_shed::{
-    AdaptiveBounds, Class, Ending, Gate, GatePlace, RoundTrip, WorkerShedder, WorkerTerms, mix,
+    AdaptiveBounds, Class, Effect, Ending, Gate, GatePlace, RoundTrip, WorkerShedder, WorkerTerms,
+    mix,
 };
 
 use crate::guard::CLASSES;
@@ -54,9 +55,9 @@ impl Gateway {
     fn enter(&self, now: Timestamp, client: u64) -> Option<u32> {
         let class = Class::new(1);
         if self.workers.is_due(now) {
-            let utilisation = self.gate.take_utilisation();
+            let utilisation = self.gate.take_utilisation(Effect::Enforced);
             self.workers
-                .on_sample(now, WorkerTerms::default(), utilisation);
+                .on_sample(now, WorkerTerms::default(), utilisation, Effect::Enforced);
         }
         let judged = self.workers.judge(now, class, CLASSES, mix(client));
         if judged.is_shed && !matches!(self.on, On::Adaptive) {

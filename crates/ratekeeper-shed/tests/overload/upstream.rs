@@ -17,8 +17,9 @@ const FULL: usize = 20 * WORKERS;
 
 /// First in, first out, with exponential service times. It does not notice that a client has gone, and works for it all
 /// the same: this is why goodput collapses.
-#[derive(Default)]
 pub(crate) struct Upstream {
+    /// The requests that it works on at a time, at least one.
+    pub(crate) workers: usize,
     busy: usize,
     queue: VecDeque<usize>,
 }
@@ -31,12 +32,22 @@ pub(crate) enum Taken {
     Refused,
 }
 
+impl Default for Upstream {
+    fn default() -> Self {
+        Self {
+            workers: WORKERS,
+            busy: 0,
+            queue: VecDeque::new(),
+        }
+    }
+}
+
 impl Upstream {
     pub(crate) fn take(&mut self, job: usize, slow: f64, rng: &mut Rng) -> Taken {
         if self.busy + self.queue.len() >= FULL {
             return Taken::Refused;
         }
-        if self.busy < WORKERS {
+        if self.busy < self.workers {
             self.busy += 1;
             return Taken::Serving(self.service_us(slow, rng));
         }
@@ -44,8 +55,12 @@ impl Upstream {
         Taken::Queued
     }
 
-    /// A request is done: returns the next, and how long it will take.
+    /// A request is done: returns the next, and how long it will take. None if there is none, or a worker has gone.
     pub(crate) fn done(&mut self, slow: f64, rng: &mut Rng) -> Option<(usize, u64)> {
+        if self.busy > self.workers {
+            self.busy -= 1;
+            return None;
+        }
         let Some(next) = self.queue.pop_front() else {
             self.busy -= 1;
             return None;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use http::{HeaderMap, StatusCode};
 use ratekeeper_core::Micros;
-use ratekeeper_shed::{Class, Ending, GatePlace, RoundTrip};
+use ratekeeper_shed::{Class, Ending, FleetCell, GatePlace, RoundTrip};
 
 use super::{Shed, ShedContext, Shedder, Site};
 
@@ -37,7 +37,8 @@ impl LoadSign {
     }
 }
 
-/// A request that was not shed, until its answer begins. Dropped before that, it gives no sample: its client has gone.
+/// A request that was not shed, until its answer begins. Dropped before that, it gives no sample, unless it is said that its
+/// client [has given up](Self::given_up).
 #[derive(Debug)]
 pub struct Passage {
     slot: Option<Slot>,
@@ -52,6 +53,7 @@ pub struct Passage {
 pub struct InFlight {
     shedder: Arc<Shedder>,
     class: Class,
+    cell: FleetCell,
 }
 
 /// A place at the gate of a site.
@@ -60,14 +62,15 @@ struct Slot {
     shedder: Arc<Shedder>,
     site: Arc<Site>,
     place: GatePlace,
-    begun: Instant,
+    /// The time at which the service could begin with it; None if the time until its answer says nothing.
+    begun: Option<Instant>,
     sign: Option<LoadSign>,
 }
 
 impl Passage {
     pub(super) fn new(shedder: &Arc<Shedder>, context: &ShedContext) -> Self {
         let class = context.class;
-        shedder.fleet.begin(class);
+        let cell = shedder.fleet.begin(class);
         Self {
             deadline: context.deadline,
             is_enforced: context.rules.is_enforced(),
@@ -75,6 +78,7 @@ impl Passage {
             in_flight: InFlight {
                 shedder: Arc::clone(shedder),
                 class,
+                cell,
             },
         }
     }
@@ -84,7 +88,7 @@ impl Passage {
             shedder: Arc::clone(&self.in_flight.shedder),
             site: Arc::clone(site),
             place,
-            begun,
+            begun: Some(begun),
             sign: None,
         });
     }
@@ -103,7 +107,7 @@ impl Passage {
             true => Shed::Deadline,
             false => Shed::Queue,
         };
-        let InFlight { shedder, class } = &self.in_flight;
+        let InFlight { shedder, class, .. } = &self.in_flight;
         shedder.record(by, *class);
         by
     }
@@ -113,6 +117,26 @@ impl Passage {
     pub fn is_late(&self) -> bool {
         self.deadline
             .is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    /// Records the time at which the service had the whole request and could begin with it, if that was after it was admitted.
+    /// None if the time until its answer says nothing about load from now on: of calls that may stream, and of requests whose
+    /// body was not there when they were answered.
+    pub fn begun(&mut self, at: Option<Instant>) {
+        if let Some(slot) = &mut self.slot {
+            slot.begun = slot.begun.and(at);
+        }
+    }
+
+    /// Records that the client has given up, though the service may still work on its request: the answer would have taken at
+    /// least until now. Its place stays taken until this is dropped.
+    pub fn given_up(&mut self) {
+        if let Some(slot) = &self.slot
+            && let Some(begun) = slot.begun
+        {
+            let (gate, now) = (&slot.site.gate, slot.shedder.now());
+            gate.give_up(now, slot.place, Micros::from(begun.elapsed()));
+        }
     }
 
     /// Records that the answer has begun, or that there is none. None for an ending that says nothing about load, as of
@@ -129,14 +153,16 @@ impl Passage {
 impl Drop for Slot {
     fn drop(&mut self) {
         let (gate, now) = (&self.site.gate, self.shedder.now());
-        let round_trip = match self.sign {
-            Some(LoadSign::Untimed(ending)) => return gate.leave_untimed(now, self.place, ending),
-            Some(LoadSign::RoundTrip(ending)) => Some(RoundTrip {
-                took: Micros::from(self.begun.elapsed()),
+        let round_trip = match (self.sign, self.begun) {
+            (Some(LoadSign::RoundTrip(ending)), Some(begun)) => Some(RoundTrip {
+                took: Micros::from(begun.elapsed()),
                 in_flight: self.place.in_flight,
                 ending,
             }),
-            None => None,
+            (Some(LoadSign::Untimed(ending) | LoadSign::RoundTrip(ending)), _) => {
+                return gate.leave_untimed(now, self.place, ending);
+            }
+            (None, _) => None,
         };
         gate.leave(now, round_trip);
     }
@@ -144,6 +170,6 @@ impl Drop for Slot {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.shedder.fleet.end(self.class);
+        self.shedder.fleet.end(self.cell);
     }
 }

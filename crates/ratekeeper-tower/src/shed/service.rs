@@ -74,10 +74,7 @@ where
         let Shared { shedder, site, .. } = &*self.shared;
         match shedder.admit(site, &context) {
             Ok(passage) => {
-                let passed = Passed {
-                    passage,
-                    sign: sign_of(&request),
-                };
+                let passed = Passed::new(passage, sign_of(&request));
                 ShedFuture::passed(self.inner.call(request), Some(passed))
             }
             Err(shed) => ShedFuture::shed(shed, &request),
@@ -103,7 +100,8 @@ fn sign_of<B>(request: &Request<B>) -> Option<SignOf> {
 /// A request that was not shed.
 #[derive(Debug)]
 struct Passed {
-    passage: Passage,
+    /// None once it is answered.
+    passage: Option<Passage>,
     /// None if the end says nothing about load.
     sign: Option<SignOf>,
 }
@@ -152,7 +150,7 @@ where
         match self.project().state.project() {
             StateNow::Passed { inner, passed } => {
                 let answer = ready!(inner.poll(cx));
-                let in_flight = passed.take().map(|it| it.answered(&answer));
+                let in_flight = passed.take().and_then(|it| it.answered(&answer));
                 Poll::Ready(
                     answer.map(|answer| {
                         answer.map(|body| ResponseBody::inner(body, in_flight, None))
@@ -169,11 +167,28 @@ where
 }
 
 impl Passed {
-    fn answered<R, E>(self, answer: &Result<Response<R>, E>) -> InFlight {
+    fn new(mut passage: Passage, sign: Option<SignOf>) -> Self {
+        if !sign.is_some_and(|sign| matches!(sign(Ending::Answered), LoadSign::RoundTrip(_))) {
+            passage.begun(None);
+        }
+        let passage = Some(passage);
+        Self { passage, sign }
+    }
+
+    fn answered<R, E>(mut self, answer: &Result<Response<R>, E>) -> Option<InFlight> {
         let ending = match answer {
             Ok(answer) => LoadSign::ending(answer.status(), answer.headers()),
             Err(_) => Ending::Dropped,
         };
-        self.passage.answered(self.sign.map(|sign| sign(ending)))
+        let passage = self.passage.take()?;
+        Some(passage.answered(self.sign.map(|sign| sign(ending))))
+    }
+}
+
+impl Drop for Passed {
+    fn drop(&mut self) {
+        if let Some(passage) = &mut self.passage {
+            passage.given_up();
+        }
     }
 }

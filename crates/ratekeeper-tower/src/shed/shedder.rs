@@ -11,8 +11,8 @@ use ratekeeper_core::Timestamp;
 use ratekeeper_http::answer::{BodyForm, Form, HeaderLines, Refusal};
 use ratekeeper_rules::{AdaptiveShed, FleetShed, ShedMode, ShedRules, WorkerShed};
 use ratekeeper_shed::{
-    AdaptiveBounds, CLASSES_MAX, Class, ClassCount, FleetTerms, FleetUsage, Gate, Share, Threshold,
-    WorkerShedder, WorkerTerms,
+    AdaptiveBounds, CLASSES_MAX, Class, ClassCount, Effect, FLEET_CELLS, FleetCell, FleetTerms,
+    FleetUsage, Gate, Share, Threshold, WorkerShedder, WorkerTerms,
 };
 
 use super::counts::Tallies;
@@ -128,10 +128,10 @@ impl Site {
     }
 
     /// The utilisation since the last call: that of the adaptive limit, or of the processors if that is higher.
-    fn take_utilisation(&self) -> f64 {
+    fn take_utilisation(&self, effect: Effect) -> f64 {
         let processors = self.processors.as_ref();
         let used = processors.map_or(0.0, Processors::take_utilisation);
-        self.gate.take_utilisation().max(used)
+        self.gate.take_utilisation(effect).max(used)
     }
 
     /// The state of its controllers, as `shedder` sees them. Without requests for a second nothing is to be shed.
@@ -165,6 +165,12 @@ impl Site {
             })
     }
 
+    /// Sets the bounds of the adaptive limit as the rules say that `shedder` saw last.
+    pub fn follow_rules_of(&self, shedder: &Shedder) {
+        let rules = shedder.rules.lock().adaptive;
+        self.follow(rules);
+    }
+
     fn follow(&self, rules: Option<AdaptiveShed>) {
         let wanted = rules.map_or(UNBOUNDED, |rules| AdaptiveBounds {
             min: rules.min,
@@ -187,6 +193,8 @@ pub struct Shedder {
     /// The rules that were seen last, and their address, to compare without a lock.
     rules: Mutex<Arc<ShedRules>>,
     rules_at: AtomicUsize,
+    /// The names of the classes by the cells that their requests in flight count in.
+    cells: Mutex<Vec<String>>,
     /// Rules without shedders.
     none: Arc<ShedRules>,
 }
@@ -200,6 +208,7 @@ impl Default for Shedder {
             shadow: Tallies::default(),
             rules: Mutex::new(Arc::default()),
             rules_at: AtomicUsize::new(0),
+            cells: Mutex::default(),
             none: Arc::default(),
         }
     }
@@ -262,6 +271,11 @@ impl Shedder {
             Some(workers) => self.ask_workers(site, workers, context)?,
             None => Share::Within,
         };
+        // In shadow mode it must not make the gate refuse what that lets in without it.
+        let share = match rules.workers.map(|it| it.mode) {
+            Some(ShedMode::On) => share,
+            _ => Share::Within,
+        };
         let mode = rules.adaptive.map_or(ShedMode::Off, |it| it.mode);
         let place = match mode {
             ShedMode::On => match site.gate.enter(class, classes, share) {
@@ -293,8 +307,13 @@ impl Shedder {
                 good_percent: workers.good_percent,
                 bad_percent: workers.bad_percent,
             };
-            let utilisation = site.take_utilisation();
-            site.workers.on_sample(now, terms, utilisation);
+            let adaptive = context.rules.adaptive.map(|it| it.mode);
+            let utilisation = site.take_utilisation(match adaptive {
+                Some(ShedMode::On) => Effect::Enforced,
+                _ => effect_of(workers.mode),
+            });
+            let effect = effect_of(workers.mode);
+            site.workers.on_sample(now, terms, utilisation, effect);
         }
         let (class, classes) = (context.class, context.classes());
         let judged = site.workers.judge(now, class, classes, context.tenant);
@@ -341,9 +360,36 @@ impl Shedder {
             let places: Vec<_> = last.priorities.iter().map(place).collect();
             self.enforced.move_classes(&places);
             self.shadow.move_classes(&places);
+            self.give_cells(&last.priorities, &rules.priorities);
         }
         *last = Arc::clone(rules);
         self.rules_at.store(at, Ordering::Relaxed);
+    }
+
+    /// Gives the classes with these names cells for their requests in flight: those that they had before, or ones that
+    /// nothing counts in. At first each has the cell of its place among those `before`.
+    fn give_cells<N: AsRef<str>>(&self, before: &[N], priorities: &[N]) {
+        let mut names = self.cells.lock();
+        if names.is_empty() {
+            names.extend(before.iter().map(|name| name.as_ref().to_owned()));
+        }
+        let mut given = Vec::with_capacity(priorities.len());
+        for name in priorities.iter().map(AsRef::as_ref) {
+            let known = names.iter().position(|it| it == name);
+            let is_free = |cell: &usize| {
+                let is_used = priorities.iter().any(|it| it.as_ref() == names[*cell]);
+                !is_used && self.fleet.in_cell(FleetCell::new(*cell)) == 0
+            };
+            let number = known
+                .or_else(|| (0..names.len()).find(is_free))
+                .unwrap_or_else(|| names.len().min(FLEET_CELLS - 1));
+            match names.get_mut(number) {
+                Some(taken) => name.clone_into(taken),
+                None => names.push(name.to_owned()),
+            }
+            given.push(FleetCell::new(number));
+        }
+        self.fleet.set_cells(&given);
     }
 
     /// The time since this was made: controllers need no other.
@@ -386,6 +432,13 @@ impl Shedder {
             shadow: self.shadow.read(),
             in_flight: std::array::from_fn::<_, CLASSES_MAX, _>(|it| self.fleet.in_flight_of(it)),
         }
+    }
+}
+
+fn effect_of(mode: ShedMode) -> Effect {
+    match mode {
+        ShedMode::On => Effect::Enforced,
+        ShedMode::Off | ShedMode::Shadow => Effect::Shadow,
     }
 }
 

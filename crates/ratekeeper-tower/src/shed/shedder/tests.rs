@@ -56,3 +56,111 @@ fn without_a_fleet_shedder_no_report_is_missed() {
     shedder.follow(None);
     assert!(!shedder.uses_fleet() && !shedder.fleet_usage().is_stale);
 }
+
+/// A request of the class at `index` under these rules, by the tenant with this hash.
+fn asks(rules: &Arc<ShedRules>, index: u8, tenant: u64) -> ShedContext {
+    ShedContext {
+        rules: Arc::clone(rules),
+        class: Class::new(index),
+        tenant,
+        deadline: None,
+    }
+}
+
+#[test]
+fn requests_in_flight_keep_their_class_in_a_new_order() {
+    let shedder = Arc::new(Shedder::default());
+    let site = Arc::new(Site::default());
+    let of = |names: &str| {
+        rules(&format!(
+            "priorities: [{names}], default: read, fleet: {{ capacity: 10 }}"
+        ))
+    };
+    let before = of("read, critical");
+    let enter = |index| shedder.admit(&site, &asks(&before, index, 0));
+    let critical: Vec<_> = (0..9).map(|_| enter(1).expect("it passes")).collect();
+    let read = enter(0).expect("it passes");
+    shedder.observe_rules(&of("batch, read, critical"));
+    assert_eq!(shedder.fleet_usage().own, 1);
+    assert_eq!(shedder.counts().in_flight[..3], [0, 1, 9]);
+    drop((critical, read));
+    assert_eq!(shedder.counts().in_flight, [0; CLASSES_MAX]);
+    // Names come and go, and some requests stay.
+    let mut long = Vec::new();
+    for number in 0..100 {
+        let after = of(&format!("n{number}, read"));
+        long.push(
+            shedder
+                .admit(&site, &asks(&after, 1, 0))
+                .expect("the top class"),
+        );
+        let passes = shedder
+            .admit(&site, &asks(&after, 0, 0))
+            .expect("one at a time");
+        assert_eq!(shedder.counts().in_flight[..2], [1, number + 1]);
+        drop(passes);
+    }
+    drop(long);
+    assert_eq!(shedder.counts().in_flight, [0; CLASSES_MAX]);
+}
+
+#[test]
+fn in_shadow_mode_workers_leave_all_places_to_a_tenant() {
+    let enters = |mode: &str| {
+        let rules = rules(&format!(
+            "workers: {{ mode: {mode} }}, adaptive: {{ min: 32, max: 32 }}"
+        ));
+        let (shedder, site) = (Arc::new(Shedder::default()), Arc::new(Site::default()));
+        // It asks for so much more than others that most of it is beyond its share.
+        let mut held = Vec::new();
+        for number in 0..4_000 {
+            let tenant = if number % 20 == 0 { number } else { 7 };
+            let enters = shedder.admit(&site, &asks(&rules, 3, tenant));
+            held.extend(enters.ok().filter(|_| tenant == 7));
+        }
+        held.len()
+    };
+    assert_eq!(enters("shadow"), enters("\"off\""));
+}
+
+#[test]
+fn bounds_are_followed_without_requests() {
+    let (shedder, site) = (Arc::new(Shedder::default()), Arc::new(Site::default()));
+    shedder.observe_rules(&rules("adaptive: { max: 1 }"));
+    site.follow_rules_of(&shedder);
+    assert_eq!(site.state(&shedder).limit, 1);
+}
+
+#[test]
+fn clients_that_give_up_late_shrink_the_limit() {
+    let (shedder, site) = (Arc::new(Shedder::default()), Arc::new(Site::default()));
+    let rules = rules("adaptive: {}");
+    let limit = || site.state(&shedder).limit;
+    let before = limit();
+    let patience = std::time::Duration::from_secs(1);
+    let begun = Instant::now()
+        .checked_sub(patience)
+        .expect("it is up for a second");
+    let end = Instant::now() + 10 * patience;
+    while limit() == before {
+        let mut passage = shedder
+            .admit(&site, &asks(&rules, 3, 0))
+            .expect("it passes");
+        passage.begun(Some(begun));
+        passage.given_up();
+        assert_eq!(site.state(&shedder).in_flight, 1);
+        drop(passage);
+        assert!(Instant::now() < end, "the limit stays");
+    }
+    assert!(limit() < before);
+    // One that never reached the service says nothing.
+    let now = limit();
+    for _ in 0..1_000 {
+        let mut passage = shedder
+            .admit(&site, &asks(&rules, 3, 0))
+            .expect("it passes");
+        passage.begun(None);
+        passage.given_up();
+    }
+    assert_eq!(limit(), now);
+}
