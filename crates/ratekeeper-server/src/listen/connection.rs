@@ -344,6 +344,7 @@ impl WatchOver {
         let mut timers = pin!(Timers::new(&self.line, connection.first_ping()));
         let mut looks = StallCheck::new(&self.activity, &self.line.bounds);
         let mut requests = self.line.requests();
+        let mut is_drained = false;
         loop {
             let ring = tokio::select! {
                 biased;
@@ -354,13 +355,24 @@ impl WatchOver {
                     }
                     end
                 }) => return self.ended(end),
-                () = &mut begun, if !timers.is_leaving() => Ring::Leave,
+                () = &mut begun, if !is_drained => Ring::Leave,
                 ring = poll_fn(|cx| timers.as_mut().poll(cx)) => ring,
             };
             match ring {
                 Ring::Leave => {
+                    is_drained = true;
                     timers.as_mut().leave(None);
+                    timers.as_mut().rest_after(LINGER);
                     connection.as_mut().leave();
+                    requests = self.line.requests();
+                }
+                Ring::Rest => {
+                    let before = std::mem::replace(&mut requests, self.line.requests());
+                    if requests == before && requests.are_done() && !self.activity.is_blocked() {
+                        debug!("connection closed: nothing is asked on it, and it does not go");
+                        return End::Done;
+                    }
+                    timers.as_mut().rest_after(LINGER);
                 }
                 Ring::Old => {
                     let grace = self.line.bounds.connection_age_grace;
