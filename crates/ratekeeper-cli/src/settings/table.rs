@@ -243,6 +243,10 @@ settings! {
         stall_timeout: Option<Duration> = value("DURATION", "30s") => stall_timeout;
         /// Lowest average rate, in bytes per second, at which such a client may read or send; 0: any
         min_rate: u64 = value("SIZE", "1KiB") => size;
+        /// Time without a byte in either direction after which a connection is closed. It has to be longer than balancers keep
+        /// theirs, or they lose a request now and then: most do for 60s, Google's for 600s. 30s to 24h
+        idle_timeout: Duration = value("DURATION", "90s") =>
+            within(Duration::from_secs(30)..=Duration::from_hours(24));
         /// Time after SIGTERM during which requests are still served while /readyz fails, so that load balancers can
         /// react; 0s to 10m
         drain_delay: Duration = value("DURATION", "3s") => within(Duration::ZERO..=Duration::from_mins(10));

@@ -204,3 +204,62 @@ async fn a_drain_waits_for_what_was_asked() {
         assert!(answer.starts_with(b"HTTP/1.1 200"), "{protocol:?}");
     }
 }
+
+/// Balancers keep connections for a minute and longer, and lose a request on each that is closed before.
+#[tokio::test(start_paused = true)]
+async fn a_connection_over_http1_may_be_idle_for_longer_than_a_head_may_take() {
+    let bounds = ServerBounds {
+        head_timeout: 5 * LINGER,
+        idle_timeout: 50 * LINGER,
+        request_timeout: DAY,
+        ..ServerBounds::default()
+    };
+    for protocol in [Protocol::Http1, Protocol::Either] {
+        let service = ByHyper(slow(10 * LINGER));
+        let mut client = spoken_over(protocol, service, bounds, Arc::new(Drain::new()));
+        for _ in 0..3 {
+            let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+            client.write_all(request).await.expect("it is open");
+            let mut answer = [0; 12];
+            let read = client.read_exact(&mut answer).await;
+            read.expect("it is answered");
+            assert_eq!(&answer, b"HTTP/1.1 200");
+            assert!(
+                !is_closed_within(&mut client, 40 * LINGER).await,
+                "{protocol:?}"
+            );
+        }
+        assert!(
+            is_closed_within(&mut client, 60 * LINGER).await,
+            "{protocol:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_trickles_is_not_waited_for() {
+    let bounds = ServerBounds {
+        head_timeout: 5 * LINGER,
+        idle_timeout: 50 * LINGER,
+        ..ServerBounds::default()
+    };
+    let head = b"GET / HTTP/1.1\r\nHost: a\r\n";
+    for protocol in [Protocol::Http1, Protocol::Either] {
+        let cases: [(&[u8], Duration); 2] = [(b"", 6 * LINGER), (b"\r\n", 58 * LINGER)];
+        for (first, most) in cases {
+            let drain = Arc::new(Drain::new());
+            let service = ByHyper(slow(Duration::ZERO));
+            let mut client = spoken_over(protocol, service, bounds, drain);
+            if !first.is_empty() {
+                let whole = [&head[..], first].concat();
+                client.write_all(&whole).await.expect("it is open");
+            }
+            let begun = tokio::time::Instant::now();
+            client.write_all(head).await.expect("it is open");
+            while client.write_all(b"a").await.is_ok() && begun.elapsed() < 2 * most {
+                sleep(LINGER).await;
+            }
+            assert!(begun.elapsed() <= most, "{protocol:?} {first:?}");
+        }
+    }
+}

@@ -10,7 +10,6 @@ use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::listen::line::Line;
-use crate::listen::service::Protocol;
 use crate::listen::stall_check::looks_each;
 
 /// An event that is due.
@@ -50,7 +49,6 @@ impl Timers {
     pub(super) fn new(line: &Line, first_ping: Option<Duration>) -> Self {
         let bounds = &line.bounds;
         let now = Instant::now();
-        let is_unknown = line.protocol != Protocol::Http1;
         Self::until(Times {
             look: Periodic::new(looks_each(bounds), now),
             idle: bounds
@@ -60,7 +58,7 @@ impl Timers {
                 .connection_age_max
                 .map(|age| after(now, jittered(age))),
             grace: None,
-            head: is_unknown.then(|| after(now, bounds.head_timeout)),
+            head: Some(after(now, bounds.head_timeout)),
             ping: first_ping.map(|wait| after(now, wait)),
             rest: None,
         })
@@ -119,7 +117,8 @@ struct Times {
     age: Option<Instant>,
     /// Set once the connection was told to go for another reason than the drain.
     grace: Option<Instant>,
-    /// hyper measures heads once it knows the protocol, and waits for that as long as it takes.
+    /// Only of the first head: hyper waits for the protocol as long as it takes, and for further heads no longer than it is
+    /// told.
     head: Option<Instant>,
     ping: Option<Instant>,
     /// Set once the connection was told to go for the drain.
