@@ -10,6 +10,7 @@ use tokio::time::sleep;
 use tracing::warn;
 
 use super::watch::{Watch, WatchConfig};
+use super::writes::Writes;
 use crate::blocking::blocking;
 
 /// Files that stay in force until they change and make sense.
@@ -49,31 +50,41 @@ impl fmt::Debug for FilesRead {
 pub(crate) async fn follow(files: Arc<dyn Followed>, config: WatchConfig, wake: Arc<Notify>) {
     let mut known = files.known();
     let mut is_blind = false;
+    let writes = Arc::new(Writes::default());
+    let mut watches = Vec::new();
     loop {
         // Folders that were swapped are other folders now, so each round watches again; and
         // what happens from here on wakes us again.
-        let watches = watch(&*files, &wake, &mut is_blind);
-        known = look(&files, known, config.quiet).await;
+        let now = watch(&*files, &wake, &writes, &mut is_blind);
+        let before = std::mem::replace(&mut watches, now);
+        known = look(&files, known, config.quiet, &writes).await;
         // However much happens beside the files: no more than one look a quiet time.
         sleep(config.quiet).await;
+        // Not earlier: of files that were closed meanwhile, only these may tell.
+        drop(before);
         let period = config.poll_interval.max(Duration::from_millis(10));
         tokio::select! {
             () = wake.notified() => {}
             () = sleep(period) => {}
         }
-        drop(watches);
     }
 }
 
-fn watch(files: &dyn Followed, wake: &Arc<Notify>, is_blind: &mut bool) -> Vec<Watch> {
+fn watch(
+    files: &dyn Followed,
+    wake: &Arc<Notify>,
+    writes: &Arc<Writes>,
+    is_blind: &mut bool,
+) -> Vec<Watch> {
     let paths = files.paths();
-    let watches: Result<Vec<_>, _> = paths.iter().map(|path| Watch::new(path, wake)).collect();
-    match watches {
+    let watches = paths.iter().map(|path| Watch::new(path, wake, writes));
+    match watches.collect::<Result<Vec<_>, _>>() {
         Ok(watches) => {
             *is_blind = false;
             watches
         }
         Err(error) => {
+            writes.forget();
             if !std::mem::replace(is_blind, true) {
                 warn!(%error, files = files.name(), "the file system does not report changes; polling instead");
             }
@@ -82,12 +93,13 @@ fn watch(files: &dyn Followed, wake: &Arc<Notify>, is_blind: &mut bool) -> Vec<W
     }
 }
 
-/// Reads the files until two readings a quiet time apart agree, and takes them if they are new.
-/// Returns the fingerprint that is known then.
-async fn look(files: &Arc<dyn Followed>, known: u64, quiet: Duration) -> u64 {
+/// Reads the files until two readings a quiet time apart agree and none of them is being written, and takes them if they
+/// are new. Returns the fingerprint that is known then.
+async fn look(files: &Arc<dyn Followed>, known: u64, quiet: Duration, writes: &Writes) -> u64 {
     let mut read = read_once(files).await;
     while read.fingerprint != known {
         sleep(quiet).await;
+        writes.settled(files.paths()).await;
         let before = read.fingerprint;
         read = read_once(files).await;
         if read.fingerprint == before {
