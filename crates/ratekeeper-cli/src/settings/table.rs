@@ -247,6 +247,11 @@ settings! {
         /// theirs, or they lose a request now and then: most do for 60s, Google's for 600s. 30s to 24h
         idle_timeout: Duration = value("DURATION", "90s") =>
             within(Duration::from_secs(30)..=Duration::from_hours(24));
+        /// Most connections of one listener for clients, up to 1000000, or what file descriptors allow; more wait to be accepted
+        connections_max: usize = value("NUMBER", "10000") => number(1..=1_000_000);
+        /// Most of those from one address (of IPv6, one /64), up to 1000000; more are closed at once. This host and
+        /// `trusted_proxies` may have any number
+        connections_per_address_max: usize = value("NUMBER", "2500") => number(1..=1_000_000);
         /// Time after SIGTERM during which requests are still served while /readyz fails, so that load balancers can
         /// react; 0s to 10m
         drain_delay: Duration = value("DURATION", "3s") => within(Duration::ZERO..=Duration::from_mins(10));

@@ -12,7 +12,7 @@ pub struct ServerBounds {
     /// The most connections of one listener, at least 1; more wait to be accepted.
     pub connections_max: usize,
     /// The most of those from one address of another host, or from one IPv6 /64, which a host often
-    /// has to itself; at least 1. More are closed at once.
+    /// has to itself; at least 1. More are closed at once. Trusted proxies may have any number.
     pub connections_per_address_max: usize,
     /// The most concurrent requests on one HTTP/2 connection.
     pub streams_max: u32,
