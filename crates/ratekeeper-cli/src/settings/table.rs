@@ -9,6 +9,7 @@ use super::callers::callers;
 use super::envoy::{HeaderKinds, envoy_callers, header_name};
 use super::gateway::{LogTo, access_log, patience, routes, upstream, upstreams};
 use super::given::{Given, Reader};
+use super::layer::RawValue;
 use super::listen::{keepalive, stall_timeout, worker_threads};
 use super::log::{LogFormat, log_filter, node_name, statsd_address};
 use super::quotas::{OnQuotaFailure, database};

@@ -12,11 +12,19 @@ use tracing::warn;
 use super::watch::{Watch, WatchConfig};
 use super::writes::Writes;
 use crate::blocking::blocking;
+use crate::config::gateway::Monitored;
+use crate::figures::families::{Families, by};
 
 /// Files that stay in force until they change and make sense.
 pub trait Followed: fmt::Debug + Send + Sync + 'static {
     /// Their name in the log, such as `the certificate of grpc`.
     fn name(&self) -> String;
+
+    /// Their name in metrics, such as `grpc certificate`.
+    fn label(&self) -> String;
+
+    /// The reason that what was read last is not in force; None if it is.
+    fn refused(&self) -> Option<String>;
 
     /// The paths to read.
     fn paths(&self) -> Vec<PathBuf>;
@@ -43,6 +51,41 @@ impl fmt::Debug for FilesRead {
         f.debug_struct("FilesRead")
             .field("fingerprint", &self.fingerprint)
             .finish_non_exhaustive()
+    }
+}
+
+/// What operators are told about all files that are followed.
+#[derive(Debug)]
+pub(crate) struct FollowedFiles(pub(crate) Vec<Arc<dyn Followed>>);
+
+impl Monitored for FollowedFiles {
+    fn encode(&self, families: &mut Families<'_>) -> fmt::Result {
+        let told = self.0.iter().map(|files| {
+            let is_good = files.refused().is_none();
+            (files.label(), i64::from(is_good))
+        });
+        let told: Vec<_> = told.collect();
+        if told.is_empty() {
+            return Ok(());
+        }
+        let told = told.iter().map(|(label, good)| (label.as_str(), *good));
+        let help = "1 if the files are in force as they were last read, 0 if they were refused";
+        let name = "ratelimit_files_last_reload_successful";
+        families.gauges(name, help, by("files", told))
+    }
+
+    fn faults(&self) -> Vec<String> {
+        let refused = self
+            .0
+            .iter()
+            .filter_map(|files| Some((files.name(), files.refused()?)));
+        refused
+            .map(|(name, why)| format!("{name}: refused, the last good stays in use: {why}"))
+            .collect()
+    }
+
+    fn subject(&self) -> &'static str {
+        "certificate or routes"
     }
 }
 
@@ -138,6 +181,14 @@ mod tests {
     impl Followed for Crowded {
         fn name(&self) -> String {
             "a file".to_owned()
+        }
+
+        fn label(&self) -> String {
+            "file".to_owned()
+        }
+
+        fn refused(&self) -> Option<String> {
+            None
         }
 
         fn paths(&self) -> Vec<PathBuf> {
