@@ -58,7 +58,7 @@ const REFUSED: [(&[&str], &str); 5] = [
 ];
 
 /// Values, and what the chart has to make of them: texts that are in it, and texts that are not.
-const MADE: [(&[&str], &[&str], &[&str]); 7] = [
+const MADE: [(&[&str], &[&str], &[&str]); 9] = [
     (
         &["redis.url=redis+sentinel://user:p@a\\,b:6390/main"],
         &[
@@ -124,6 +124,21 @@ const MADE: [(&[&str], &[&str], &[&str]); 7] = [
         ],
         &["name: RATEKEEPER_TENANT_KEY\n              value: c"],
         &["tenant-key"],
+    ),
+    (
+        &[
+            "redis.existingSecret=a",
+            "settings.drain_delay=15s",
+            "terminationGracePeriodSeconds=60",
+            "settings.http_tls_cert=/tls/tls.crt",
+        ],
+        &["terminationGracePeriodSeconds: 60", "port: metrics }"],
+        &["httpGet: { path: /readyz, port: http }"],
+    ),
+    (
+        &["redis.existingSecret=a", "settings.admin=:7000"],
+        &["httpGet: { path: /livez, port: metrics }"],
+        &["127.0.0.1:6070"],
     ),
 ];
 

@@ -57,14 +57,18 @@ impl Quotas {
     /// Writes the last calls of tenants, and stops.
     pub(crate) async fn finish(self) {
         drop((self.adjuster, self.presence));
-        if timeout(SAVE_MAX, self.admin.follower.save()).await.is_err() {
-            warn!("the latest quotas of tenants were not saved");
-        }
-        drop(self.admin);
-        self.writer.finish().await;
-        if let Some(exporter) = self.exporter {
-            exporter.finish().await;
-        }
+        // All at the same time: each may wait for a database that is away.
+        let saved = async {
+            if timeout(SAVE_MAX, self.admin.follower.save()).await.is_err() {
+                warn!("the latest quotas of tenants were not saved");
+            }
+        };
+        let exported = async {
+            if let Some(exporter) = self.exporter {
+                exporter.finish().await;
+            }
+        };
+        tokio::join!(saved, self.writer.finish(), exported);
     }
 
     /// The state of the audit trail's export, if there is one.

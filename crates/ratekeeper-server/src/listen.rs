@@ -34,6 +34,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use axum::Router;
+use ratekeeper_http::TrustedProxies;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -49,6 +50,7 @@ pub(crate) use service::{IsBlind, Protocol};
 pub(crate) use workers::{Turns, Workers};
 
 use address_slots::AddressSlots;
+pub(crate) use address_slots::RefusedCount;
 use connection::{ByHyper, Direct, Served, Terms};
 use drain::Drain;
 pub(crate) use http2::{DirectBody, DirectService, Gathered, RequestBody, Whole};
@@ -71,6 +73,8 @@ pub(crate) struct Opening<'a> {
     /// The TLS settings, if connections are encrypted.
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) is_blind: IsBlind,
+    /// Proxies that may have any number of connections.
+    pub(crate) trusted: TrustedProxies,
     /// Answers those who speak HTTP/1 to a listener of HTTP/2 without TLS.
     pub(crate) http1: Option<Router>,
 }
@@ -83,14 +87,21 @@ pub(crate) struct Listener {
     protocol: Protocol,
     tls: Option<Arc<Tls>>,
     is_blind: IsBlind,
+    trusted: TrustedProxies,
     http1: Option<Router>,
     socket: Socket,
+    refused: RefusedCount,
 }
 
 impl Listener {
     /// Returns true if only this host can reach it.
     pub(crate) fn is_local(&self) -> bool {
         self.address.is_local()
+    }
+
+    /// Its name, and the number of connections that it has closed because their address had too many.
+    pub(crate) fn refused(&self) -> (&'static str, RefusedCount) {
+        (self.name, self.refused.clone())
     }
 
     pub(crate) async fn bind(opening: Opening<'_>) -> io::Result<Self> {
@@ -101,8 +112,10 @@ impl Listener {
             protocol: opening.protocol,
             tls: opening.tls,
             is_blind: opening.is_blind,
+            trusted: opening.trusted,
             http1: opening.http1,
             socket,
+            refused: RefusedCount::default(),
         })
     }
 
@@ -154,7 +167,12 @@ impl Listener {
             http1: self.http1.clone(),
             is_local: self.is_local(),
         };
-        let shares = AddressSlots::new(self.name, bounds.connections_per_address_max);
+        let shares = AddressSlots::new(
+            self.name,
+            bounds.connections_per_address_max,
+            self.trusted.clone(),
+            self.refused.clone(),
+        );
         let mut spawn = |connections: &mut JoinSet<()>,
                          (accepted, seat): (Accepted, ConnectionSlot)| {
             let Some(share) = shares.take(accepted.peer) else {

@@ -2,9 +2,9 @@
 //!
 //! A change is anything that makes the files read differently: an event of the file system, a
 //! SIGHUP and a slow poll only say when to look. What was read is taken once two readings a
-//! quiet time apart agree, which needs no knowledge of how the change was made: half-written
-//! files, folders moved into place and swapped symbolic links all read differently until they
-//! are done. A set that does not load is refused whole; the last good one stays in force.
+//! quiet time apart agree, and nobody has one of the files open for writing, as far as the system
+//! tells. That needs no knowledge of how the change was made: folders moved into place and swapped
+//! symbolic links read differently until they are done. A set that does not load is refused whole; the last good one stays in force.
 
 mod feed;
 pub(crate) mod follow;
@@ -14,6 +14,7 @@ mod loader;
 mod source;
 mod status;
 mod watch;
+mod writes;
 
 #[cfg(test)]
 mod tests;
@@ -40,6 +41,7 @@ pub(crate) use history::ReloadEntry;
 use history::{CHANGES_MAX, cut};
 use loader::Reading;
 use watch::Watch;
+use writes::Writes;
 
 /// Watches, reads and applies, until it is dropped.
 pub(crate) struct Reloader<A> {
@@ -50,6 +52,7 @@ pub(crate) struct Reloader<A> {
     status: channel::Sender<ReloadStatus>,
     /// Told from outside to look (SIGHUP), and by the watch.
     wake: Arc<Notify>,
+    writes: Arc<Writes>,
     /// True once the missing watch has been logged.
     is_blind: bool,
 }
@@ -68,6 +71,7 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
             apply: Arc::new(apply),
             status,
             wake,
+            writes: Arc::default(),
             is_blind: false,
         }
     }
@@ -141,10 +145,12 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
                 () = self.wake.notified() => {
                     // Folders that were swapped are other folders now; and what happens
                     // from here on wakes us again.
-                    watch = self.watch();
+                    let before = std::mem::replace(&mut watch, self.watch());
                     self.look().await;
                     // However often the files change: no more than one look a quiet time.
                     sleep(self.config.quiet).await;
+                    // Not earlier: of files that were closed meanwhile, only it may tell.
+                    drop(before);
                 }
                 () = sleep(period), if self.config.enabled => {
                     if watch.is_none() {
@@ -167,13 +173,14 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
             return None;
         }
         let paths = self.loader.paths();
-        let watches = paths.map(|path| Watch::new(path, &self.wake));
+        let watches = paths.map(|path| Watch::new(path, &self.wake, &self.writes));
         match watches.collect::<Result<Vec<_>, _>>() {
             Ok(watches) => {
                 self.is_blind = false;
                 Some(watches)
             }
             Err(error) => {
+                self.writes.forget();
                 if !std::mem::replace(&mut self.is_blind, true) {
                     warn!(%error, "the file system does not report changes; polling instead");
                 }
@@ -199,6 +206,7 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
         let mut seen = self.loader.read().await;
         while !self.loader.is_known(&seen) {
             sleep(self.config.quiet).await;
+            self.writes.settled(seen.files()).await;
             let again = self.loader.read().await;
             if again.fingerprint() == seen.fingerprint() {
                 break;

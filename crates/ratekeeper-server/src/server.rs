@@ -166,6 +166,7 @@ impl Server {
             receiver,
             secrets.all(),
         ));
+        app.monitor(listeners.refusals());
         fleet::begin(&app).await;
         let health = Health::new(app.is_ready()).await;
         let is_local = listeners.grpc.as_ref().is_some_and(Listener::is_local);

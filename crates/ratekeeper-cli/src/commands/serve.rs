@@ -4,6 +4,7 @@ mod data_dir;
 mod envoy;
 mod files;
 mod gateway;
+mod hurry;
 mod last_good;
 mod leases;
 mod owed;
@@ -29,14 +30,16 @@ use crate::traces::Traces;
 use crate::{logging, quotas};
 use anyhow::{Result, anyhow};
 use files::{Files, Program};
+use hurry::Hurry;
+use ratekeeper_gateway::Gateway;
 use ratekeeper_limiter::Limiter;
 use ratekeeper_rules::RuleSet;
 use ratekeeper_server::{
-    BindError, ConstantAnswer, DenialLog, DrainDelay, Drained, GatewayService, ListenAddress,
+    BindError, ConstantAnswer, DenialLog, Drained, GatewayService, ListenAddress, RegionLoans,
     Server, ServerConfig,
 };
 use ratekeeper_stores::Stores;
-use rules_from::StartRules;
+use rules_from::{FedSource, StartRules};
 use std::process::ExitCode;
 use std::sync::Arc;
 use token_keys::TokenKeys;
@@ -69,8 +72,11 @@ fn start(flags: &Flags, what: What) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    // First of all: what renews a certificate or changes rules does not know whether we have started.
-    runtime.block_on(async { stop::survive_hangups() })?;
+    // First of all: what renews a certificate, changes rules or stops us does not know whether we have started.
+    let stop = runtime.block_on(async {
+        stop::survive_hangups()?;
+        stop::Signals::listen()
+    })?;
     let home = Home::find();
     let environment = Environment::of_process();
     let loaded = settings::load(flags, &environment, &home);
@@ -90,16 +96,46 @@ fn start(flags: &Flags, what: What) -> Result<ExitCode> {
             info!(%ignored, "settings that only `ratekeeper gateway` uses");
         }
     }
-    let ended = runtime.block_on(serve(flags, &home, &settings, what));
+    let ended = runtime.block_on(serve(flags, &home, &settings, what, stop));
     // After a second signal, tasks that have not ended are not waited for.
     runtime.shutdown_background();
     ended
 }
 
-async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> Result<ExitCode> {
+async fn serve(
+    flags: &Flags,
+    home: &Home,
+    settings: &Settings,
+    what: What,
+    stop: stop::Signals,
+) -> Result<ExitCode> {
     if let (What::Gateway, Some(service)) = (&what, &settings.service) {
-        return remote_gateway::run(flags, home, settings, service).await;
+        return remote_gateway::run(flags, home, settings, service, &stop).await;
     }
+    let opening = open(flags, home, settings, what);
+    let Some(opened) = stop.unless_stopped(opening).await else {
+        return Ok(stop::before_serving());
+    };
+    opened?.serve(settings, &stop).await
+}
+
+/// Everything that serves, not yet begun.
+struct Opened {
+    server: Server,
+    gateway: Option<Arc<Gateway<Arc<Limiter<Stores>>>>>,
+    limiter: Arc<Limiter<Stores>>,
+    /// The place of the rules, for people.
+    place: String,
+    source: Option<FedSource>,
+    keys: Option<TokenKeys>,
+    state: Option<State>,
+    quotas: Option<Quotas>,
+    loans: Option<Arc<RegionLoans>>,
+    traces: Option<Traces>,
+}
+
+/// Reads what there is to serve, asks the servers that are needed for it, and binds the listeners.
+async fn open(flags: &Flags, home: &Home, settings: &Settings, what: What) -> Result<Opened> {
     let mut start = StartRules::new(settings)?;
     let source = start.take_source();
     let keys = TokenKeys::first(settings).await?;
@@ -111,8 +147,6 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
     let limiter = Arc::new(limiter.with_growth_watch());
     leases::tell_defaults(&limiter.snapshot());
     let quotas = quotas::follow(settings, &limiter, meter, boards.as_deref()).await?;
-    // Before anything is printed: a supervisor that waits for output may stop us right after it.
-    let stop = stop::Signals::listen()?;
     let program = match what {
         What::Service(_) => Program::Service,
         What::Gateway => Program::Gateway,
@@ -145,27 +179,58 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
     let server = Server::bind(config, Arc::clone(&limiter), start.loader)
         .await
         .map_err(advise)?;
-    let snapshot = limiter.snapshot();
-    let upstreams = gateway.as_ref().map(|gateway| gateway.upstreams());
-    let limits = limits_shown(&server, settings, snapshot.rules(), &start.place);
-    welcome(&server, settings, snapshot.rules(), &limits, upstreams)?;
-    let following = rules_from::start(&server, source);
-    let keys_followed = keys.map(|keys| keys.follow(&server));
-    let mut linked = Vec::new();
-    if let Some(loans) = loans {
-        linked = regions::start(settings, &loans)?;
-        server.monitor(loans);
+    Ok(Opened {
+        server,
+        gateway,
+        limiter,
+        place: start.place,
+        source,
+        keys,
+        state,
+        quotas,
+        loans,
+        traces,
+    })
+}
+
+impl Opened {
+    /// Serves until `stop` says so, and ends in good order.
+    async fn serve(self, settings: &Settings, stop: &stop::Signals) -> Result<ExitCode> {
+        let Self {
+            server, limiter, ..
+        } = self;
+        let snapshot = limiter.snapshot();
+        let upstreams = self.gateway.as_ref().map(|gateway| gateway.upstreams());
+        let limits = limits_shown(&server, settings, snapshot.rules(), &self.place);
+        welcome(&server, settings, snapshot.rules(), &limits, upstreams)?;
+        let following = rules_from::start(&server, self.source);
+        let keys_followed = self.keys.map(|keys| keys.follow(&server));
+        let mut linked = Vec::new();
+        if let Some(loans) = self.loans {
+            linked = regions::start(settings, &loans)?;
+            server.monitor(loans);
+        }
+        let (quotas, traces) = (self.quotas, self.traces);
+        monitor(
+            &server,
+            self.state.as_ref(),
+            quotas.as_ref(),
+            traces.as_ref(),
+        );
+        let unopened = match &quotas {
+            None => warn_of_tenants(&server, settings, &limiter),
+            Some(_) => None,
+        };
+        let saver = self
+            .state
+            .map(|state| Saver::start(Arc::clone(&limiter), state));
+        let mut hurry = Hurry::new(stop, server.drain_delay());
+        let code = until_stopped(server, self.gateway, stop, &mut hurry).await;
+        drop((following, keys_followed, linked, unopened));
+        let others = finish(&limiter, traces, quotas);
+        tokio::join!(save(saver), unless_hurried(others, &mut hurry));
+        Ok(code)
     }
-    monitor(&server, state.as_ref(), quotas.as_ref(), traces.as_ref());
-    let unopened = match &quotas {
-        None => warn_of_tenants(&server, settings, &limiter),
-        Some(_) => None,
-    };
-    let saver = state.map(|state| Saver::start(Arc::clone(&limiter), state));
-    let code = until_stopped(server, gateway, &stop).await;
-    drop((following, keys_followed, linked, unopened));
-    finish(&limiter, traces, quotas, saver).await;
-    Ok(code)
 }
 
 /// Shows the parts beside the server in its metrics and faults.
@@ -202,19 +267,16 @@ fn warn_of_tenants(
     Some(Background::until_done(task, warn))
 }
 
-/// Ends the parts beside the server at the same time: none needs another, each may wait for a server that is away, and
-/// whoever stops us kills us if that takes long.
-async fn finish(
-    limiter: &Limiter<Stores>,
-    traces: Option<Traces>,
-    quotas: Option<Quotas>,
-    saver: Option<Saver>,
-) {
-    let saved = async {
-        if let Some(saver) = saver {
-            saver.finish().await;
-        }
-    };
+/// Saves the counters for the last time, on this host: nothing to wait for.
+async fn save(saver: Option<Saver>) {
+    if let Some(saver) = saver {
+        saver.finish().await;
+    }
+}
+
+/// Ends the other parts beside the server at the same time: none needs another, each may wait for a server that is away,
+/// and whoever stops us kills us if that takes long.
+async fn finish(limiter: &Limiter<Stores>, traces: Option<Traces>, quotas: Option<Quotas>) {
     let billed = async {
         if let Some(quotas) = quotas {
             quotas.finish().await;
@@ -229,7 +291,7 @@ async fn finish(
             traces.finish().await;
         }
     };
-    tokio::join!(saved, billed, settled, traced);
+    tokio::join!(billed, settled, traced);
 }
 
 /// Prints and logs where `server` listens, and by which rules it limits.
@@ -279,19 +341,28 @@ fn welcome(
     Ok(())
 }
 
-/// Serves until a signal says to stop, and drains.
+/// Serves until a signal says to stop, and drains, unless another one says to hurry.
 async fn until_stopped<F: GatewayService>(
     server: Server,
     gateway: Option<Arc<F>>,
     stop: &stop::Signals,
+    hurry: &mut Hurry,
 ) -> ExitCode {
-    let delay = server.drain_delay();
     tokio::select! {
         drained = server.run_behind(gateway, stop.first()) => ended(drained),
-        () = impatience(stop, &delay) => {
-            warn!("second signal: stopped at once");
+        () = hurry.asked() => {
+            warn!("another signal: stopped at once");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Does `last`, or as much of it as there is time for.
+async fn unless_hurried(last: impl Future<Output = ()>, hurry: &mut Hurry) {
+    tokio::select! {
+        biased;
+        () = last => {}
+        () = hurry.asked() => warn!("another signal: what was still to be told to other servers is left"),
     }
 }
 
@@ -336,16 +407,6 @@ fn counters(settings: &Settings) -> String {
         text.push_str(&format!(", those of store {} in Redis at {at}", store.name));
     }
     text
-}
-
-/// Completes once draining is to be cut short: at the second signal, or at the third if the second one ended
-/// the drain delay.
-async fn impatience(stop: &stop::Signals, delay: &DrainDelay) {
-    stop.second().await;
-    if delay.end() {
-        info!("second signal: the drain delay ends");
-        stop.third().await;
-    }
 }
 
 fn config(settings: &Settings) -> ServerConfig {

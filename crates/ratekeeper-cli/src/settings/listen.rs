@@ -8,9 +8,12 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 impl Values {
-    /// Limits on how slow clients may be, and how long gRPC connections last.
+    /// Limits on connections: their number, how slow clients may be, and how long they last.
     pub(crate) fn bounds(&self) -> ServerBounds {
         ServerBounds {
+            connections_max: *self.connections_max,
+            connections_per_address_max: *self.connections_per_address_max,
+            idle_timeout: *self.idle_timeout,
             patience: Patience {
                 stall_timeout: *self.stall_timeout,
                 rate_min: *self.min_rate,

@@ -4,6 +4,7 @@
 //! all errors in one run. Nothing outside this crate reads the environment.
 
 mod callers;
+mod changed;
 mod checks;
 mod environment;
 mod envoy;
@@ -32,6 +33,7 @@ mod value_error;
 mod values;
 mod xds;
 
+pub(crate) use changed::AtStart;
 pub(crate) use environment::{ADMIN_TOKEN, Environment};
 pub(crate) use file::fingerprint;
 pub(crate) use flags::{CommandFlags, Flags, is_gateways};

@@ -165,6 +165,11 @@ macro_rules! settings {
                     $($($key: reader.read(&row::$key, |said| $parse(said.as_ref())),)+)+
                 }
             }
+
+            /// Every value as it was given.
+            pub(super) fn said(&self) -> impl Iterator<Item = &RawValue> {
+                [$($(&self.$key.said),+),+].into_iter()
+            }
         }
     };
 }

@@ -9,6 +9,7 @@ use super::callers::callers;
 use super::envoy::{HeaderKinds, envoy_callers, header_name};
 use super::gateway::{LogTo, access_log, patience, routes, upstream, upstreams};
 use super::given::{Given, Reader};
+use super::layer::RawValue;
 use super::listen::{keepalive, stall_timeout, worker_threads};
 use super::log::{LogFormat, log_filter, node_name, statsd_address};
 use super::quotas::{OnQuotaFailure, database};
@@ -243,6 +244,15 @@ settings! {
         stall_timeout: Option<Duration> = value("DURATION", "30s") => stall_timeout;
         /// Lowest average rate, in bytes per second, at which such a client may read or send; 0: any
         min_rate: u64 = value("SIZE", "1KiB") => size;
+        /// Time without a byte in either direction after which a connection is closed. It has to be longer than balancers keep
+        /// theirs, or they lose a request now and then: most do for 60s, Google's for 600s. 30s to 24h
+        idle_timeout: Duration = value("DURATION", "90s") =>
+            within(Duration::from_secs(30)..=Duration::from_hours(24));
+        /// Most connections of one listener for clients, up to 1000000, or what file descriptors allow; more wait to be accepted
+        connections_max: usize = value("NUMBER", "10000") => number(1..=1_000_000);
+        /// Most of those from one address (of IPv6, one /64), up to 1000000; more are closed at once. This host and
+        /// `trusted_proxies` may have any number
+        connections_per_address_max: usize = value("NUMBER", "2500") => number(1..=1_000_000);
         /// Time after SIGTERM during which requests are still served while /readyz fails, so that load balancers can
         /// react; 0s to 10m
         drain_delay: Duration = value("DURATION", "3s") => within(Duration::ZERO..=Duration::from_mins(10));

@@ -57,6 +57,7 @@ mod serve;
 mod signals;
 mod state;
 mod statsd;
+mod stopping;
 mod stores;
 mod support;
 mod synced;

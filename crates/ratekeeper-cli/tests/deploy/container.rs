@@ -78,27 +78,32 @@ impl Container {
     }
 
     /// Starts it with free ports in place of its own, and waits until it is ready.
-    pub(crate) fn start(mut self) -> Running {
-        let mut http = 0;
+    pub(crate) fn start(self) -> Running {
+        self.start_asked_at("http")
+    }
+
+    /// As [`Self::start`]; the listener of that name is asked.
+    pub(crate) fn start_asked_at(mut self, asked: &str) -> Running {
+        let mut ports = Vec::new();
         for (name, address) in self.listeners() {
             let host = address.rsplit_once(':').map_or("", |(host, _)| host);
             let port = free_port();
-            if name == "http" {
-                http = port;
-            }
+            ports.push((name, port));
             self.set(name, &format!("{host}:{port}"));
         }
+        let asked_port = port_of(&ports, asked);
         let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
         let mut program = command(PROGRAM, self.root.path(), &args[..]);
         program.envs(self.variables.iter().map(|(name, value)| (name, value)));
         let mut process = Process::spawn("the container", program);
-        process.wait_for_port(http);
+        process.wait_for_port(asked_port);
         process.wait_until("it is ready", || {
-            ask(http, "GET", "/readyz", "", "").is_some_and(|answer| answer.status == 200)
+            ask(asked_port, "GET", "/readyz", "", "").is_some_and(|answer| answer.status == 200)
         });
         Running {
             process,
-            _root: self.root,
+            ports,
+            root: self.root,
         }
     }
 
@@ -122,10 +127,32 @@ impl Container {
 /// A container that is ready.
 pub(crate) struct Running {
     process: Process,
-    _root: TempDir,
+    ports: Vec<(&'static str, u16)>,
+    root: TempDir,
+}
+
+/// The port of the listener of that name.
+fn port_of(ports: &[(&str, u16)], name: &str) -> u16 {
+    let found = ports.iter().find(|(of, _)| *of == name);
+    found.unwrap_or_else(|| panic!("no listener {name}")).1
 }
 
 impl Running {
+    /// Runs a command of the image in it, which names the admin listener by its port, and has to succeed.
+    pub(crate) fn exec(&self, words: &[String]) {
+        let [program, args @ ..] = words else {
+            panic!("there is no command")
+        };
+        assert_eq!(program, "/bin/ratekeeper");
+        let admin = port_of(&self.ports, "admin");
+        let args: Vec<String> = args
+            .iter()
+            .map(|arg| arg.replace(":6070", &format!(":{admin}")))
+            .collect();
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        run(&mut command(PROGRAM, self.root.path(), &args[..])).succeeded();
+    }
+
     /// Ends it as a runtime does.
     pub(crate) fn stop(mut self) {
         let status = self.process.terminate();

@@ -1,5 +1,6 @@
 //! `deploy/kubernetes`, which the chart renders.
 
+use ratekeeper_testkit::certificates::Identity;
 use ratekeeper_testkit::postgres;
 use ratekeeper_testkit::redis::Server;
 use serde_json::Value;
@@ -99,6 +100,42 @@ fn container(documents: &[Value], pod: &Value, secrets: &Secrets<'_>) -> Contain
         }
     }
     container
+}
+
+/// A pod whose clients have taken all connections, or to which they come over TLS, is not to be killed for it.
+#[test]
+fn the_probes_are_answered_whatever_clients_have_of_their_own_ports() {
+    let mut redis = Server::start();
+    let store = format!("redis://127.0.0.1:{}", redis.port());
+    let secrets: &Secrets<'_> = &[("ratekeeper-redis", &[("url", &store)])];
+    for manifest in [
+        "deploy/kubernetes/ratekeeper.yaml",
+        "deploy/kubernetes/ratekeeper-single.yaml",
+    ] {
+        let documents = read(manifest);
+        let pod = &find(&documents, "Deployment", None)["spec"]["template"]["spec"];
+        let of_pod = &pod["containers"][0];
+        let ready = &of_pod["readinessProbe"]["httpGet"];
+        assert_eq!(ready["path"], "/readyz", "{manifest}");
+        let mut container = container(&documents, pod, secrets);
+        let identity = Identity::self_signed("ratekeeper.example.com");
+        container.put("/tls/tls.crt", &identity.certificate);
+        container.put("/tls/tls.key", &identity.key);
+        for (variable, path) in [
+            ("RATEKEEPER_HTTP_TLS_CERT", "/tls/tls.crt"),
+            ("RATEKEEPER_HTTP_TLS_KEY", "/tls/tls.key"),
+        ] {
+            let variable = (variable.to_owned(), path.to_owned());
+            container.variables.push(variable);
+        }
+        container.mount("/tls");
+        let running = container.start_asked_at(text(&ready["port"]));
+        for probe in ["startupProbe", "livenessProbe"] {
+            running.exec(&words(list(&of_pod[probe]["exec"]["command"])));
+        }
+        running.stop();
+    }
+    redis.process().kill();
 }
 
 #[test]

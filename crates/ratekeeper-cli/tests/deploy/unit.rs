@@ -134,3 +134,17 @@ fn a_first_start_with_broken_rules_is_refused() {
 fn file(path: impl AsRef<Path>) -> String {
     std::fs::read_to_string(repository().join(path)).expect("it is there")
 }
+
+/// What a service may write where other programs reach it: without that folder, no Unix socket of ours can be.
+#[test]
+fn the_unit_has_a_folder_for_sockets_that_others_reach() {
+    let unit = file("deploy/ratekeeper.service");
+    for line in [
+        "ProtectSystem=strict",
+        "PrivateTmp=yes",
+        "RuntimeDirectory=ratekeeper",
+        "RuntimeDirectoryMode=0755",
+    ] {
+        assert!(unit.lines().any(|found| found == line), "{line}");
+    }
+}

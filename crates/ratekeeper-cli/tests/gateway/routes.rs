@@ -67,6 +67,15 @@ fn changed_routes_are_in_force_and_bad_ones_are_refused_whole() {
         404,
         "nothing of a bad change is in force"
     );
+    let is_fault = || {
+        let faults = gateway.readyz()["faults"].to_string();
+        faults.contains("the routes in") && faults.contains("there is no upstream `nobody`")
+    };
+    eventually("it is a fault", is_fault);
+    std::fs::write(&file, settings(&orders, &web, "/v2")).expect("a file can be written");
+    eventually("it is one no longer", || !is_fault());
+    let good = "ratelimit_files_last_reload_successful{files=\"routes\"}";
+    assert_eq!(gateway.metric(good), 1);
 }
 
 /// A rolling start meets a new version of the settings.
@@ -177,4 +186,27 @@ fn what_a_gateway_that_asks_a_service_would_ignore_is_refused() {
     let said = process.output();
     assert_contains(&said, "ratekeeper.yaml:4:7");
     assert_contains(&said, "ratekeeper.yaml:5:8");
+}
+
+/// An operator who reads a success has switched limits on again.
+#[test]
+fn a_change_of_what_is_read_at_the_start_only_is_told() {
+    let (orders, web) = (
+        Upstream::start(|_| ok("orders")),
+        Upstream::start(|_| ok("web")),
+    );
+    let settings = settings(&orders, &web, "/orders");
+    let start = format!("{settings}limits: shadow\n");
+    let gateway = Gateway::start_with(RULES, &start, &[]);
+    let file = gateway.folder().join("ratekeeper.yaml");
+    let changed = format!("{settings}limits: on\nheaders: none\n");
+    std::fs::write(&file, changed).expect("a file can be written");
+    let log = gateway.wait_for_log("changed settings that are read at the start only");
+    let line = log.lines().find(|line| line.contains("at the start only"));
+    assert_contains(line.expect("it is there"), "limits, headers");
+    assert!(!log.contains("new routes"), "{log}");
+    // What is back as it was is no change.
+    std::fs::write(&file, start.replace("/orders", "/v2")).expect("a file can be written");
+    let log = gateway.wait_for_log("new routes in use");
+    assert_eq!(log.matches("at the start only").count(), 1, "{log}");
 }

@@ -279,6 +279,15 @@ impl Scrape {
             .tls
             .iter()
             .map(|tls| (tls.listener, tls.failed_handshakes));
+        let ends = self
+            .tls
+            .iter()
+            .filter_map(|tls| Some((tls.listener, tls.expiry?)));
+        families.gauges(
+            "ratelimit_tls_certificate_expiry_timestamp_seconds",
+            "End of the certificate in use, in seconds since 1970",
+            by("listener", ends),
+        )?;
         let help = "Failed TLS handshakes: rejected clients, and clients that gave up";
         families.counters(
             "ratelimit_tls_handshake_failures",

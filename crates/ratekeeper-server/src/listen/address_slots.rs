@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use ratekeeper_http::client_network;
+use ratekeeper_http::{Hop, TrustedProxies, client_network};
 use tracing::warn;
 
 use super::log_limit::LogLimit;
@@ -18,8 +19,21 @@ use super::peer::PeerAddress;
 pub(super) struct AddressSlots {
     listener: &'static str,
     each_max: usize,
+    /// Proxies, which have the connections of all their clients.
+    trusted: TrustedProxies,
     places: Arc<Places>,
     refusals: LogLimit,
+    refused: RefusedCount,
+}
+
+/// The number of connections that were closed because their address had its full share.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RefusedCount(Arc<AtomicU64>);
+
+impl RefusedCount {
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// The connections of each address.
@@ -39,24 +53,32 @@ pub(super) struct AddressSlot {
 }
 
 impl AddressSlots {
-    pub(super) fn new(listener: &'static str, each_max: usize) -> Self {
+    pub(super) fn new(
+        listener: &'static str,
+        each_max: usize,
+        trusted: TrustedProxies,
+        refused: RefusedCount,
+    ) -> Self {
         Self {
             listener,
             each_max: each_max.max(1),
+            trusted,
+            refused,
             places: Arc::default(),
             refusals: LogLimit::default(),
         }
     }
 
     /// Takes a slot for a connection of `peer`; none if its address has its full share. A peer on
-    /// this host may have any number: it could stop us anyway.
+    /// this host may have any number: it could stop us anyway. So may a trusted proxy.
     pub(super) fn take(&self, peer: PeerAddress) -> Option<AddressSlot> {
-        let Some(place) = place_of(peer).filter(|_| !peer.is_local()) else {
+        let Some(place) = self.place_of(peer) else {
             return Some(AddressSlot { counted: None });
         };
         let mut places = self.places.lock();
         let held = places.entry(place).or_default();
         if held.connections >= self.each_max {
+            self.refused.0.fetch_add(1, Ordering::Relaxed);
             if self.refusals.may_say() {
                 let (listener, most) = (self.listener, self.each_max);
                 warn!(listener, address = %place, most, "one address has reached its connection limit; further connections are closed");
@@ -67,6 +89,16 @@ impl AddressSlots {
         Some(AddressSlot {
             counted: Some((place, Arc::clone(&self.places))),
         })
+    }
+
+    /// The unit that is counted: an IPv4 address, or an IPv6 /64; none for peers without a bound.
+    fn place_of(&self, peer: PeerAddress) -> Option<IpAddr> {
+        let PeerAddress::Tcp(address) = peer else {
+            return None;
+        };
+        let address = address.ip();
+        let is_bounded = !peer.is_local() && !self.trusted.contains(Hop::Address(address));
+        is_bounded.then(|| client_network(address))
     }
 }
 
@@ -85,14 +117,6 @@ impl Drop for AddressSlot {
     }
 }
 
-/// The unit that is counted: an IPv4 address, or an IPv6 /64.
-fn place_of(peer: PeerAddress) -> Option<IpAddr> {
-    let PeerAddress::Tcp(address) = peer else {
-        return None;
-    };
-    Some(client_network(address.ip()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,9 +125,27 @@ mod tests {
         PeerAddress::Tcp(address.parse().expect("an address"))
     }
 
+    fn slots(each_max: usize, trusted: &str) -> AddressSlots {
+        let trusted = trusted.parse().expect("networks");
+        AddressSlots::new("gRPC", each_max, trusted, RefusedCount::default())
+    }
+
+    #[test]
+    fn a_trusted_proxy_has_no_share_and_refusals_are_counted() {
+        let shares = slots(1, "192.0.2.0/24");
+        for proxy in [at("192.0.2.1:1"), at("[::ffff:192.0.2.1]:2")] {
+            let held = [shares.take(proxy), shares.take(proxy)];
+            assert!(held.iter().all(Option::is_some), "{proxy:?}");
+        }
+        let _first = shares.take(at("203.0.113.1:1")).expect("the first");
+        assert_eq!(shares.refused.get(), 0);
+        assert!(shares.take(at("203.0.113.1:2")).is_none());
+        assert_eq!(shares.refused.get(), 1);
+    }
+
     #[test]
     fn an_address_has_its_share_and_no_more() {
-        let shares = AddressSlots::new("gRPC", 2);
+        let shares = slots(2, "");
         let first = shares.take(at("192.0.2.1:1")).expect("one of two");
         let second = shares.take(at("[::ffff:192.0.2.1]:2")).expect("two of two");
         assert!(shares.take(at("192.0.2.1:3")).is_none());
@@ -117,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_network_of_ipv6_is_one_address_and_this_host_is_none() {
-        let shares = AddressSlots::new("gRPC", 1);
+        let shares = slots(1, "");
         let _first = shares.take(at("[2001:db8:0:1::1]:1")).expect("the first");
         assert!(shares.take(at("[2001:db8:0:1:ffff::2]:1")).is_none());
         assert!(shares.take(at("[2001:db8:0:2::1]:1")).is_some());

@@ -12,7 +12,7 @@ pub struct ServerBounds {
     /// The most connections of one listener, at least 1; more wait to be accepted.
     pub connections_max: usize,
     /// The most of those from one address of another host, or from one IPv6 /64, which a host often
-    /// has to itself; at least 1. More are closed at once.
+    /// has to itself; at least 1. More are closed at once. Trusted proxies may have any number.
     pub connections_per_address_max: usize,
     /// The most concurrent requests on one HTTP/2 connection.
     pub streams_max: u32,
@@ -28,13 +28,13 @@ pub struct ServerBounds {
     pub long_answers_bytes_max: usize,
     /// The most bytes of a request's head.
     pub head_bytes_max: u32,
-    /// The longest time a head may take to arrive; on HTTP/1 also the longest a connection may
-    /// idle.
+    /// The longest time the first head of a connection may take to arrive.
     pub head_timeout: Duration,
     /// The longest time a request may take, reading its body included.
     pub request_timeout: Duration,
     /// The time without a byte in either direction after which a connection is closed, or up to a
-    /// quarter of the stall timeout later; at least 1 ms. A gateway's client may be silent while it waits for an answer.
+    /// quarter of the stall timeout later; at least 1 ms. A gateway's client may be silent while it waits for an answer. Over
+    /// HTTP/1, the next head has to be there no later than `head_timeout` after it.
     pub idle_timeout: Duration,
     /// True if an HTTP/1 client that has closed its sending side still gets its answer. Such a
     /// client cannot be told from one that has gone, so turn this off where requests are expensive

@@ -283,11 +283,17 @@ fn head_bytes_read(bounds: &ServerBounds) -> usize {
     bounds.head_bytes_max as usize * HEAD_ROOM
 }
 
+/// The longest time from an answer over HTTP/1 to the end of the next head: hyper does not tell the wait for its first byte
+/// from the rest, and a client may be idle for longer than a head may take. The first head is measured here.
+fn next_head(bounds: &ServerBounds) -> Duration {
+    bounds.idle_timeout.saturating_add(bounds.head_timeout)
+}
+
 fn http1(bounds: &ServerBounds) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        .header_read_timeout(bounds.head_timeout)
+        .header_read_timeout(next_head(bounds))
         .max_buf_size(head_bytes_read(bounds))
         .half_close(bounds.half_close);
     builder
@@ -299,7 +305,7 @@ fn either(bounds: &ServerBounds, executor: InlineExecutor) -> auto::Builder<Inli
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(bounds.head_timeout)
+        .header_read_timeout(next_head(bounds))
         .max_buf_size(head_bytes_read(bounds))
         .half_close(bounds.half_close)
         .http2()
@@ -344,6 +350,7 @@ impl WatchOver {
         let mut timers = pin!(Timers::new(&self.line, connection.first_ping()));
         let mut looks = StallCheck::new(&self.activity, &self.line.bounds);
         let mut requests = self.line.requests();
+        let mut is_drained = false;
         loop {
             let ring = tokio::select! {
                 biased;
@@ -354,13 +361,24 @@ impl WatchOver {
                     }
                     end
                 }) => return self.ended(end),
-                () = &mut begun, if !timers.is_leaving() => Ring::Leave,
+                () = &mut begun, if !is_drained => Ring::Leave,
                 ring = poll_fn(|cx| timers.as_mut().poll(cx)) => ring,
             };
             match ring {
                 Ring::Leave => {
+                    is_drained = true;
                     timers.as_mut().leave(None);
+                    timers.as_mut().rest_after(LINGER);
                     connection.as_mut().leave();
+                    requests = self.line.requests();
+                }
+                Ring::Rest => {
+                    let before = std::mem::replace(&mut requests, self.line.requests());
+                    if requests == before && requests.are_done() && !self.activity.is_blocked() {
+                        debug!("connection closed: nothing is asked on it, and it does not go");
+                        return End::Done;
+                    }
+                    timers.as_mut().rest_after(LINGER);
                 }
                 Ring::Old => {
                     let grace = self.line.bounds.connection_age_grace;
@@ -378,7 +396,7 @@ impl WatchOver {
                     requests = now;
                 }
                 Ring::HeadDue => {
-                    if self.line.requests().are_none() && !self.has_begun() {
+                    if self.line.requests().are_none() && !self.has_begun_http2() {
                         debug!("connection closed: its first request took too long");
                         return End::Cut;
                     }
@@ -457,11 +475,12 @@ impl WatchOver {
         self.line.protocol == Protocol::Either && !self.line.requests().are_done()
     }
 
-    /// Returns true if the peer has shown which protocol it speaks.
-    fn has_begun(&self) -> bool {
+    /// Returns true if the peer speaks HTTP/2, and may wait for as long as it likes before it asks.
+    fn has_begun_http2(&self) -> bool {
         match self.line.protocol {
             // What we say first there does not wait for the peer.
             Protocol::Http2 => self.activity.bytes_read() >= PREFACE_BYTES,
+            // Over HTTP/1 there is nothing to say before a request.
             Protocol::Http1 | Protocol::Either => self.activity.bytes_written() > 0,
         }
     }

@@ -1,6 +1,8 @@
 //! TLS on a listener: its certificate, the clients it admits, and the reload of both when the files
 //! change.
 
+mod der;
+mod expiry;
 mod files;
 pub(crate) mod names;
 mod reload;
@@ -10,9 +12,10 @@ use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use ratekeeper_tls::{TlsFileError, TlsIdentity};
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -61,6 +64,10 @@ pub(crate) struct Tls {
     /// Of the files as they were first read.
     first: Fingerprint,
     counts: Counts,
+    /// The reason that the files are not in force as they are now.
+    refused: Mutex<Option<String>>,
+    /// The end of the certificate in force, in seconds since 1970; 0 if it says none that can be read.
+    expiry: AtomicI64,
 }
 
 #[derive(Debug, Default)]
@@ -80,6 +87,8 @@ pub(crate) struct TlsCounts {
     pub(crate) refused: u64,
     /// The number of failed handshakes.
     pub(crate) failed_handshakes: u64,
+    /// The end of the certificate in force, in seconds since 1970; None if it says none that can be read.
+    pub(crate) expiry: Option<i64>,
 }
 
 impl Tls {
@@ -94,7 +103,7 @@ impl Tls {
     ) -> Result<Self, TlsFileError> {
         let files = files::read(&config)?;
         let first = files.fingerprint();
-        let in_force = files::understand(&files, &config, protocol)?;
+        let (in_force, expiry) = files::understand(&files, &config, protocol)?;
         let counts = Counts::default();
         counts.accepted.store(1, Ordering::Relaxed);
         Ok(Self {
@@ -104,6 +113,8 @@ impl Tls {
             in_force: ArcSwap::from_pointee(in_force),
             first,
             counts,
+            refused: Mutex::default(),
+            expiry: AtomicI64::new(expiry),
         })
     }
 
@@ -145,6 +156,7 @@ impl Tls {
             accepted: count(&self.counts.accepted),
             refused: count(&self.counts.refused),
             failed_handshakes: count(&self.counts.failed_handshakes),
+            expiry: Some(self.expiry.load(Ordering::Relaxed)).filter(|expiry| *expiry != 0),
         }
     }
 }

@@ -10,12 +10,21 @@ use tokio::time::sleep;
 use tracing::warn;
 
 use super::watch::{Watch, WatchConfig};
+use super::writes::Writes;
 use crate::blocking::blocking;
+use crate::config::gateway::Monitored;
+use crate::figures::families::{Families, by};
 
 /// Files that stay in force until they change and make sense.
 pub trait Followed: fmt::Debug + Send + Sync + 'static {
     /// Their name in the log, such as `the certificate of grpc`.
     fn name(&self) -> String;
+
+    /// Their name in metrics, such as `grpc certificate`.
+    fn label(&self) -> String;
+
+    /// The reason that what was read last is not in force; None if it is.
+    fn refused(&self) -> Option<String>;
 
     /// The paths to read.
     fn paths(&self) -> Vec<PathBuf>;
@@ -45,35 +54,80 @@ impl fmt::Debug for FilesRead {
     }
 }
 
+/// What operators are told about all files that are followed.
+#[derive(Debug)]
+pub(crate) struct FollowedFiles(pub(crate) Vec<Arc<dyn Followed>>);
+
+impl Monitored for FollowedFiles {
+    fn encode(&self, families: &mut Families<'_>) -> fmt::Result {
+        let told = self.0.iter().map(|files| {
+            let is_good = files.refused().is_none();
+            (files.label(), i64::from(is_good))
+        });
+        let told: Vec<_> = told.collect();
+        if told.is_empty() {
+            return Ok(());
+        }
+        let told = told.iter().map(|(label, good)| (label.as_str(), *good));
+        let help = "1 if the files are in force as they were last read, 0 if they were refused";
+        let name = "ratelimit_files_last_reload_successful";
+        families.gauges(name, help, by("files", told))
+    }
+
+    fn faults(&self) -> Vec<String> {
+        let refused = self
+            .0
+            .iter()
+            .filter_map(|files| Some((files.name(), files.refused()?)));
+        refused
+            .map(|(name, why)| format!("{name}: refused, the last good stays in use: {why}"))
+            .collect()
+    }
+
+    fn subject(&self) -> &'static str {
+        "certificate or routes"
+    }
+}
+
 /// Follows files forever. A nudge of `wake` makes it look, as a change does.
 pub(crate) async fn follow(files: Arc<dyn Followed>, config: WatchConfig, wake: Arc<Notify>) {
     let mut known = files.known();
     let mut is_blind = false;
+    let writes = Arc::new(Writes::default());
+    let mut watches = Vec::new();
     loop {
         // Folders that were swapped are other folders now, so each round watches again; and
         // what happens from here on wakes us again.
-        let watches = watch(&*files, &wake, &mut is_blind);
-        known = look(&files, known, config.quiet).await;
+        let now = watch(&*files, &wake, &writes, &mut is_blind);
+        let before = std::mem::replace(&mut watches, now);
+        known = look(&files, known, config.quiet, &writes).await;
         // However much happens beside the files: no more than one look a quiet time.
         sleep(config.quiet).await;
+        // Not earlier: of files that were closed meanwhile, only these may tell.
+        drop(before);
         let period = config.poll_interval.max(Duration::from_millis(10));
         tokio::select! {
             () = wake.notified() => {}
             () = sleep(period) => {}
         }
-        drop(watches);
     }
 }
 
-fn watch(files: &dyn Followed, wake: &Arc<Notify>, is_blind: &mut bool) -> Vec<Watch> {
+fn watch(
+    files: &dyn Followed,
+    wake: &Arc<Notify>,
+    writes: &Arc<Writes>,
+    is_blind: &mut bool,
+) -> Vec<Watch> {
     let paths = files.paths();
-    let watches: Result<Vec<_>, _> = paths.iter().map(|path| Watch::new(path, wake)).collect();
-    match watches {
+    let watches = paths.iter().map(|path| Watch::new(path, wake, writes));
+    match watches.collect::<Result<Vec<_>, _>>() {
         Ok(watches) => {
             *is_blind = false;
             watches
         }
         Err(error) => {
+            writes.forget();
             if !std::mem::replace(is_blind, true) {
                 warn!(%error, files = files.name(), "the file system does not report changes; polling instead");
             }
@@ -82,12 +136,13 @@ fn watch(files: &dyn Followed, wake: &Arc<Notify>, is_blind: &mut bool) -> Vec<W
     }
 }
 
-/// Reads the files until two readings a quiet time apart agree, and takes them if they are new.
-/// Returns the fingerprint that is known then.
-async fn look(files: &Arc<dyn Followed>, known: u64, quiet: Duration) -> u64 {
+/// Reads the files until two readings a quiet time apart agree and none of them is being written, and takes them if they
+/// are new. Returns the fingerprint that is known then.
+async fn look(files: &Arc<dyn Followed>, known: u64, quiet: Duration, writes: &Writes) -> u64 {
     let mut read = read_once(files).await;
     while read.fingerprint != known {
         sleep(quiet).await;
+        writes.settled(files.paths()).await;
         let before = read.fingerprint;
         read = read_once(files).await;
         if read.fingerprint == before {
@@ -126,6 +181,14 @@ mod tests {
     impl Followed for Crowded {
         fn name(&self) -> String {
             "a file".to_owned()
+        }
+
+        fn label(&self) -> String {
+            "file".to_owned()
+        }
+
+        fn refused(&self) -> Option<String> {
+            None
         }
 
         fn paths(&self) -> Vec<PathBuf> {

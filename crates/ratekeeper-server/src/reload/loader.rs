@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ratekeeper_rules::{
@@ -355,6 +355,12 @@ impl Reading {
 
     pub(super) const fn fingerprint(&self) -> u64 {
         self.fingerprint
+    }
+
+    /// The files that were read.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        let sources = self.read.iter().flat_map(|read| &read.sources);
+        sources.map(|source| PathBuf::from(&source.name)).collect()
     }
 
     /// Returns the rules, and the texts that they were compiled from.

@@ -362,6 +362,34 @@ async fn write_slowly(path: &Path) -> Duration {
     longest
 }
 
+/// A writer that pauses for longer than readings are apart: its file is whole once it is closed, and no sooner.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_file_that_is_open_for_writing_is_waited_for() {
+    use std::io::Write;
+
+    let (_dir, folder) = folder_with(1);
+    let config = WatchConfig {
+        quiet: Duration::from_millis(100),
+        ..by_events()
+    };
+    let mut fixture = Fixture::start(&folder, config);
+    // Of the second change only an event tells, so files are watched from there on.
+    for quota in [4, 5] {
+        fs::write(folder.join("a.yaml"), rules(quota)).unwrap();
+        fixture.accepted(quota - 2).await;
+    }
+    let mut file = fs::File::create(folder.join("a.yaml")).unwrap();
+    file.write_all(rules(2).as_bytes()).unwrap();
+    // The time in which it would be taken; whether it was, shows at the end.
+    tokio::time::sleep(10 * config.quiet).await;
+    file.write_all(b"  - key: l\n    rate_limit: { unit: minute, requests_per_unit: 3 }\n")
+        .unwrap();
+    drop(file);
+    fixture.accepted(4).await;
+    assert_eq!(fixture.quotas(), [1, 4, 5, 3]);
+}
+
 #[tokio::test]
 async fn polling_sees_what_no_event_tells() {
     let (_dir, folder) = folder_with(1);

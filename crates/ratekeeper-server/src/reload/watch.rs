@@ -3,11 +3,14 @@
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use notify::event::{AccessKind, AccessMode};
 use notify::{ErrorKind, Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
+
+use super::writes::Writes;
 
 /// Follows this many symbolic links from the rules' path before it calls them a loop.
 const LINKS_MAX: usize = 40;
@@ -17,8 +20,8 @@ const LINKS_MAX: usize = 40;
 pub struct WatchConfig {
     /// True if changes are watched for; SIGHUP works in either case.
     pub enabled: bool,
-    /// The time between two readings of the rules that have to agree: a file that is written more
-    /// slowly than this, without being closed, may be read half-written.
+    /// The time between two readings of the rules that have to agree. On Linux a file that is open for writing is waited for
+    /// too; where the system does not tell, one that is written with longer pauses may be read half-written.
     pub quiet: Duration,
     /// The interval at which the rules are read without a notification, for file systems that send
     /// none.
@@ -38,14 +41,35 @@ impl Default for WatchConfig {
 /// A watch of the file system. Dropping it ends it.
 pub(crate) struct Watch {
     _watcher: RecommendedWatcher,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        // Relaxed: an event that is told a moment too late is one of a moment before.
+        self.is_over.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Watch {
     /// Calls `wake` on every change at or below `path`, and of every folder in which one of
-    /// its symbolic links lies.
-    pub(crate) fn new(path: &Path, wake: &Arc<Notify>) -> notify::Result<Self> {
-        let wake = Arc::clone(wake);
+    /// its symbolic links lies; `writes` are those that go on.
+    pub(super) fn new(
+        path: &Path,
+        wake: &Arc<Notify>,
+        writes: &Arc<Writes>,
+    ) -> notify::Result<Self> {
+        let (wake, writes) = (Arc::clone(wake), Arc::clone(writes));
+        let is_over = Arc::new(AtomicBool::new(false));
+        let was_over = Arc::clone(&is_over);
         let mut watcher = notify::recommended_watcher(move |event| {
+            // The watch that came after it has told of the end of each write by now.
+            if !was_over.load(Ordering::Relaxed) {
+                match &event {
+                    Ok(event) => writes.record(event),
+                    Err(_) => writes.forget(),
+                }
+            }
             if is_change(&event) {
                 wake.notify_one();
             }
@@ -64,7 +88,10 @@ impl Watch {
             Err(error) if matches!(error.kind, ErrorKind::PathNotFound) => {}
             watched => watched?,
         }
-        Ok(Self { _watcher: watcher })
+        Ok(Self {
+            _watcher: watcher,
+            is_over,
+        })
     }
 }
 

@@ -1,12 +1,17 @@
 //! Binding all addresses, or none, with their certificates.
 
+use std::fmt;
 use std::sync::Arc;
+
+use ratekeeper_http::TrustedProxies;
 
 use super::BindError;
 use crate::config::ServerConfig;
+use crate::config::gateway::Monitored;
+use crate::figures::families::{Families, by};
 use crate::grpc::{is_rls, over_http1};
 use crate::listen::tls::{Tls, TlsConfig};
-use crate::listen::{Listener, Opening, Protocol, ServerBounds};
+use crate::listen::{Listener, Opening, Protocol, RefusedCount, ServerBounds};
 
 /// All listeners of a server.
 #[derive(Debug)]
@@ -30,6 +35,11 @@ impl Listeners {
             is_blind: match tls {
                 Some(tls) if tls.asks_for_names() => |_| false,
                 _ => is_rls,
+            },
+            trusted: match name {
+                // Theirs are few, and none is to have them all.
+                "admin" | "metrics" => TrustedProxies::default(),
+                _ => config.auth.forwarding.trusted.clone(),
             },
             http1: (protocol == Protocol::Http2).then(over_http1),
         };
@@ -61,6 +71,47 @@ impl Listeners {
             admin: bind(opening("admin", h1, &config.admin, &secrets.admin)).await?,
             metrics,
         })
+    }
+
+    /// Counts the connections that they refuse.
+    pub(super) fn refusals(&self) -> Arc<dyn Monitored> {
+        let gateway = self.gateway.as_ref().map(|(listener, _)| listener);
+        let some = [
+            self.grpc.as_ref(),
+            self.http.as_ref(),
+            gateway,
+            Some(&self.admin),
+            self.metrics.as_ref(),
+        ];
+        let counts = some.into_iter().flatten().map(Listener::refused);
+        Arc::new(RefusedConnections(counts.collect()))
+    }
+}
+
+/// The connections that listeners closed because their address had its full share.
+#[derive(Debug)]
+struct RefusedConnections(Vec<(&'static str, RefusedCount)>);
+
+impl Monitored for RefusedConnections {
+    fn encode(&self, families: &mut Families<'_>) -> fmt::Result {
+        let counts = self
+            .0
+            .iter()
+            .map(|(listener, refused)| (*listener, refused.get()));
+        families.counters(
+            "ratelimit_connections_refused",
+            "Connections closed at once because their address had its full share",
+            by("listener", counts),
+        )
+    }
+
+    /// They are the client's: `connections_per_address_max` is there for them.
+    fn faults(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn subject(&self) -> &'static str {
+        "connections"
     }
 }
 

@@ -21,7 +21,7 @@ use crate::grpc::{Grpc, Health};
 use crate::http;
 use crate::listen::drain::Drain;
 use crate::listen::{ConnectionSlots, Listener, ServerBounds, Workers};
-use crate::reload::follow::Followed;
+use crate::reload::follow::{Followed, FollowedFiles};
 use crate::reload::{ReloadStatus, Reloader, RulesLoader, WatchConfig};
 
 /// The longest time for which a node that leaves posts to other regions.
@@ -171,7 +171,10 @@ fn begin_maintenance<F: GatewayService>(
         .tls
         .iter()
         .map(|tls| Arc::clone(tls) as Arc<dyn Followed>);
-    for files in certificates.chain(gateway.and_then(|gateway| gateway.files())) {
+    let all = certificates.chain(gateway.and_then(|gateway| gateway.files()));
+    let all: Vec<_> = all.collect();
+    app.monitor(Arc::new(FollowedFiles(all.clone())));
+    for files in all {
         let wake = Arc::new(Notify::new());
         tasks.spawn(maintenance::files(
             Arc::clone(app),

@@ -372,11 +372,21 @@ async fn certificates_are_renewed() {
     put(&folder.path().join("tls.key"), &other.key);
     until(&running, error, |count| count >= 1.0).await;
     assert_eq!(shown(to, &authority).await, first);
+    let fault = "the certificate of http: refused, the last good stays in use: ";
+    let (_, ready) = running.admin("/readyz").await;
+    assert!(ready.contains(fault), "{ready}");
+    let good = r#"ratelimit_files_last_reload_successful{files="http certificate"}"#;
+    assert_eq!(running.metric(good).await, 0.0);
 
     put(&folder.path().join("tls.crt"), &other.certificate);
     let second = renewed(to, &authority, &first).await;
     // It is counted a moment after it is in use.
     until(&running, success, |count| count == 2.0).await;
+    let (_, ready) = running.admin("/readyz").await;
+    assert!(!ready.contains(fault), "{ready}");
+    assert_eq!(running.metric(good).await, 1.0);
+    let ends = r#"ratelimit_tls_certificate_expiry_timestamp_seconds{listener="http"}"#;
+    assert!(running.metric(ends).await > 0.0);
 
     // As Kubernetes does it: a folder that a link leads to, and then to another.
     authority.issue(NAME, Validity::Valid).write(folder.path());

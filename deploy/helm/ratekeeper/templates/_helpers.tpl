@@ -25,6 +25,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- range .Values.extraEnv }}{{ if eq .name "RATEKEEPER_TENANT_KEY" }}true{{ end }}{{ end -}}
 {{- end -}}
 
+{{- /* Asks a node if it lives: from inside, where no other pod can be in the way; at the port of metrics where the settings say
+otherwise where and how the admin API listens. */ -}}
+{{- define "ratekeeper.alive" -}}
+{{- $settings := default dict .Values.settings -}}
+{{- if or (hasKey $settings "admin") (hasKey $settings "admin_tls_cert") -}}
+httpGet: { path: /livez, port: metrics }
+{{- else -}}
+exec: { command: [/bin/ratekeeper, health, --quiet, "127.0.0.1:6070"] }
+{{- end -}}
+{{- end -}}
+
 {{- /* The Service has no address of its own: clients find each node. */ -}}
 {{- define "ratekeeper.isHeadless" -}}
 {{- if and (eq .Values.service.type "ClusterIP") (eq (toString .Values.service.clusterIP) "None") }}true{{ end -}}

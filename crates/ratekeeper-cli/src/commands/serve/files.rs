@@ -1,7 +1,7 @@
 //! File descriptors: their number, and what they are used for.
 
 use crate::settings::Settings;
-use ratekeeper_server::{OPERATORS_MAX, ServerBounds, ServerConfig};
+use ratekeeper_server::{OPERATORS_MAX, ServerConfig};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{info, warn};
 
@@ -40,7 +40,7 @@ impl Files {
         let limit = raise();
         let workers = settings.values.worker_threads.get();
         let files = Self::shared_out(limit, workers, program);
-        files.tell();
+        files.tell(*settings.values.connections_per_address_max);
         files
     }
 
@@ -64,9 +64,9 @@ impl Files {
         config.connections_max = self.clients_max;
     }
 
-    fn tell(&self) {
+    /// Logs it; `wanted` connections are a single address's.
+    fn tell(&self, wanted: usize) {
         let (limit, clients) = (self.limit, self.clients_max);
-        let wanted = ServerBounds::default().connections_per_address_max;
         match clients < wanted {
             true => warn!(
                 limit,

@@ -2,7 +2,7 @@
 
 use super::files::Files;
 use crate::home::Home;
-use crate::settings::{self, Environment, Flags, Layers, LogTo, Problems, Settings};
+use crate::settings::{self, AtStart, Environment, Flags, Layers, LogTo, Problems, Settings};
 use anyhow::{Context, Result};
 use parking_lot::Mutex;
 use ratekeeper_gateway::{
@@ -18,7 +18,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tracing::error;
+use tracing::{error, info, warn};
 
 /// After how long without a byte an upgraded connection is closed: what keeps one open longer
 /// sends something now and then.
@@ -162,6 +162,26 @@ struct RoutesFile {
     first: u64,
     routes: OnceLock<RoutesHandle>,
     named: Mutex<Named>,
+    in_force: Mutex<InForce>,
+    at_start: AtStart,
+    /// The reason that the routes in the file are not those in force.
+    refused: Mutex<Option<String>>,
+}
+
+/// The routes in force, and a fingerprint of the authorities' files that they name.
+#[derive(PartialEq, Eq, Debug)]
+struct InForce {
+    routes: RoutesConfig,
+    authorities: u64,
+}
+
+impl InForce {
+    fn of(settings: &Settings) -> Self {
+        Self {
+            routes: settings.routes.clone(),
+            authorities: of_files(&authorities(settings)),
+        }
+    }
 }
 
 /// The authorities' files that settings name, and what the settings' file said then.
@@ -175,9 +195,7 @@ impl Named {
     fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.by.hash(&mut hasher);
-        for file in &self.files {
-            of_file(file).hash(&mut hasher);
-        }
+        of_files(&self.files).hash(&mut hasher);
         hasher.finish()
     }
 }
@@ -206,6 +224,9 @@ impl RoutesFile {
             first: named.fingerprint(),
             routes: OnceLock::new(),
             named: Mutex::new(named),
+            in_force: Mutex::new(InForce::of(settings)),
+            at_start: AtStart::of(&settings.values),
+            refused: Mutex::default(),
         }
     }
 
@@ -229,16 +250,46 @@ impl RoutesFile {
 
     /// Puts in force what the file says of routes; all of it has to make sense.
     fn take(&self) {
-        match self.settings() {
+        let taken = match self.settings() {
             Ok((_, settings)) => {
-                if let Some(routes) = self.routes.get() {
-                    // Why not is logged there.
-                    let _ = routes.replace(&within(self.files, settings.routes));
-                }
+                self.tell_of_others(&settings);
+                self.take_routes(&settings)
             }
             Err(problems) => {
-                error!("changed settings refused; the last good routes stay in use: {problems}");
+                let why = problems.to_string();
+                error!("changed settings refused; the last good routes stay in use: {why}");
+                Err(why)
             }
+        };
+        let before = std::mem::replace(&mut *self.refused.lock(), taken.err());
+        if before.is_some() && self.refused.lock().is_none() {
+            info!("the routes of the settings are those in use again");
+        }
+    }
+
+    /// # Errors
+    /// The routes are refused, which is logged.
+    fn take_routes(&self, settings: &Settings) -> std::result::Result<(), String> {
+        let asked = InForce::of(settings);
+        let mut in_force = self.in_force.lock();
+        let Some(routes) = self.routes.get().filter(|_| *in_force != asked) else {
+            return Ok(());
+        };
+        let within = within(self.files, asked.routes.clone());
+        routes.replace(&within).map_err(|error| error.to_string())?;
+        *in_force = asked;
+        Ok(())
+    }
+
+    /// Tells of changes that have no effect yet.
+    fn tell_of_others(&self, settings: &Settings) {
+        let changed = self.at_start.changed(&AtStart::of(&settings.values));
+        if !changed.is_empty() {
+            let changed = changed.join(", ");
+            warn!(
+                settings = changed,
+                "changed settings that are read at the start only: restart to apply them"
+            );
         }
     }
 }
@@ -246,6 +297,14 @@ impl RoutesFile {
 impl Followed for RoutesFile {
     fn name(&self) -> String {
         format!("the routes in {}", self.path.display())
+    }
+
+    fn label(&self) -> String {
+        "routes".to_owned()
+    }
+
+    fn refused(&self) -> Option<String> {
+        self.refused.lock().clone()
     }
 
     fn paths(&self) -> Vec<PathBuf> {
@@ -264,6 +323,15 @@ impl Followed for RoutesFile {
             take: Box::new(move || self.take()),
         }
     }
+}
+
+/// Of what files say.
+fn of_files(paths: &[PathBuf]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for path in paths {
+        of_file(path).hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 /// Of what one file says, or why it cannot be read.

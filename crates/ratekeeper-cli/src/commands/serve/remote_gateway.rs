@@ -1,6 +1,7 @@
 //! The gateway that asks a service instead of deciding itself.
 
 use super::files::{Files, Program};
+use super::hurry::Hurry;
 use super::rules_from::{self, load};
 use super::token_keys::TokenKeys;
 use super::{advise, config, gateway, rules_shown, stop};
@@ -32,12 +33,16 @@ pub(super) async fn run(
     home: &Home,
     settings: &Settings,
     service: &ServiceSettings,
+    stop: &stop::Signals,
 ) -> Result<ExitCode> {
     if !service.contradictions.is_empty() {
         return Err(Problems(service.contradictions.clone()).into());
     }
     let LocalRules { limiter, loader } = LocalRules::new(settings, service)?;
-    let keys = TokenKeys::first(settings).await?;
+    let Some(keys) = stop.unless_stopped(TokenKeys::first(settings)).await else {
+        return Ok(stop::before_serving());
+    };
+    let keys = keys?;
     let snapshot = limiter.snapshot();
     let domain = domain(settings, snapshot.rules())?;
     has_room_for_a_level(settings, snapshot.rules())?;
@@ -65,7 +70,6 @@ pub(super) async fn run(
         client,
         on_failure: settings.values.on_service_failure.name(),
     };
-    let stop = stop::Signals::listen()?;
     files.bound(&mut config);
     gateway::open_only(&mut config, settings);
     let server = Server::bind(config, Arc::clone(&limiter), loader)
@@ -77,11 +81,15 @@ pub(super) async fn run(
     if let Some(traces) = &traces {
         server.monitor(traces.report());
     }
-    let code = super::until_stopped(server, Some(Arc::new(front)), &stop).await;
+    let mut hurry = Hurry::new(stop, server.drain_delay());
+    let code = super::until_stopped(server, Some(Arc::new(front)), stop, &mut hurry).await;
     drop(keys_followed);
-    if let Some(traces) = traces {
-        traces.finish().await;
-    }
+    let traced = async {
+        if let Some(traces) = traces {
+            traces.finish().await;
+        }
+    };
+    super::unless_hurried(traced, &mut hurry).await;
     Ok(code)
 }
 

@@ -2,8 +2,16 @@
 
 use anyhow::{Context, Result};
 use std::future::Future;
+use std::process::ExitCode;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+use tracing::info;
+
+/// The end of a start that we were asked to give up.
+pub(super) fn before_serving() -> ExitCode {
+    info!("stopped before anything was served");
+    ExitCode::SUCCESS
+}
 
 /// Keeps SIGHUP from ending the process, which is its default, from now on; must be called in a runtime. The server
 /// looks at all files as it begins to run, and listens to the signal itself from then on: one that comes before asks for
@@ -24,7 +32,8 @@ fn listen(kind: SignalKind) -> Result<Signal> {
 pub(crate) struct Signals(watch::Receiver<u8>);
 
 impl Signals {
-    /// Listens from now on; must be called in a runtime.
+    /// Listens from now on; must be called in a runtime, and before anything is waited for: a process that is the first
+    /// of its container gets no signal that it does not listen to.
     ///
     /// # Errors
     /// The system does not let us listen to signals.
@@ -59,6 +68,15 @@ impl Signals {
     /// Completes once we have been asked to stop a third time.
     pub(crate) fn third(&self) -> impl Future<Output = ()> + use<> {
         self.reached(3)
+    }
+
+    /// Does `start`; None if we are asked to stop before it is done, or have been.
+    pub(crate) async fn unless_stopped<T>(&self, start: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            () = self.first() => None,
+            started = start => Some(started),
+        }
     }
 
     fn reached(&self, wanted: u8) -> impl Future<Output = ()> + use<> {

@@ -10,7 +10,6 @@ use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::listen::line::Line;
-use crate::listen::service::Protocol;
 use crate::listen::stall_check::looks_each;
 
 /// An event that is due.
@@ -18,6 +17,8 @@ use crate::listen::stall_check::looks_each;
 pub(super) enum Ring {
     /// The drain has begun: the connection is told to go. No timer rings for it.
     Leave,
+    /// The connection was told to go for the drain, and is checked for requests that keep it open.
+    Rest,
     /// The connection has reached its greatest age.
     Old,
     /// The connection is checked for requests, which keep it open.
@@ -40,7 +41,6 @@ pin_project! {
         // a hundred instructions a poll.
         #[pin]
         first: Sleep,
-        is_leaving: bool,
     }
 }
 
@@ -49,7 +49,6 @@ impl Timers {
     pub(super) fn new(line: &Line, first_ping: Option<Duration>) -> Self {
         let bounds = &line.bounds;
         let now = Instant::now();
-        let is_unknown = line.protocol != Protocol::Http1;
         Self::until(Times {
             look: Periodic::new(looks_each(bounds), now),
             idle: bounds
@@ -59,8 +58,9 @@ impl Timers {
                 .connection_age_max
                 .map(|age| after(now, jittered(age))),
             grace: None,
-            head: is_unknown.then(|| after(now, bounds.head_timeout)),
+            head: Some(after(now, bounds.head_timeout)),
             ping: first_ping.map(|wait| after(now, wait)),
+            rest: None,
         })
     }
 
@@ -68,24 +68,24 @@ impl Timers {
         Self {
             first: sleep_until(times.first()),
             times,
-            is_leaving: false,
         }
-    }
-
-    /// Returns true if the connection was told to go.
-    pub(super) const fn is_leaving(&self) -> bool {
-        self.is_leaving
     }
 
     /// Records that the connection was told to go, and starts its grace, if that is bounded here.
     pub(super) fn leave(self: Pin<&mut Self>, grace: Option<Duration>) {
         let this = self.project();
-        *this.is_leaving = true;
         this.times.idle = None;
         this.times.age = None;
         if let Some(grace) = grace {
             this.times.grace = Some(after(Instant::now(), grace));
         }
+        this.first.reset(this.times.first());
+    }
+
+    /// Has [`Ring::Rest`] ring.
+    pub(super) fn rest_after(self: Pin<&mut Self>, wait: Duration) {
+        let this = self.project();
+        this.times.rest = Some(after(Instant::now(), wait));
         this.first.reset(this.times.first());
     }
 
@@ -117,16 +117,19 @@ struct Times {
     age: Option<Instant>,
     /// Set once the connection was told to go for another reason than the drain.
     grace: Option<Instant>,
-    /// hyper measures heads once it knows the protocol, and waits for that as long as it takes.
+    /// Only of the first head: hyper waits for the protocol as long as it takes, and for further heads no longer than it is
+    /// told.
     head: Option<Instant>,
     ping: Option<Instant>,
+    /// Set once the connection was told to go for the drain.
+    rest: Option<Instant>,
 }
 
 impl Times {
     /// The earliest.
     fn first(&self) -> Instant {
         let idle = self.idle.as_ref().map(|idle| idle.next);
-        let others = [idle, self.age, self.grace, self.head, self.ping];
+        let others = [idle, self.age, self.grace, self.head, self.ping, self.rest];
         others
             .into_iter()
             .flatten()
@@ -149,6 +152,9 @@ impl Times {
         }
         if rings(|times| &mut times.ping) {
             return Some(Ring::Ping);
+        }
+        if rings(|times| &mut times.rest) {
+            return Some(Ring::Rest);
         }
         let idle = self.idle.as_mut().and_then(|idle| idle.ring(now));
         if idle.is_some() {
@@ -221,6 +227,7 @@ mod tests {
             grace: None,
             head: Some(now + 3 * SECOND),
             ping: Some(now + 5 * SECOND),
+            rest: None,
         }
     }
 
@@ -229,6 +236,7 @@ mod tests {
         let ring = poll_fn(|cx| timers.as_mut().poll(cx)).await;
         let name = match ring {
             Ring::Leave => 'd',
+            Ring::Rest => 'r',
             Ring::Old => 'o',
             Ring::Idle => 'i',
             Ring::HeadDue => 'h',
@@ -256,7 +264,15 @@ mod tests {
         }
         timers.as_mut().leave(Some(3 * SECOND));
         timers.as_mut().ping_after(6 * SECOND);
-        for expected in [('l', 16), ('g', 18), ('l', 20), ('p', 21), ('l', 24)] {
+        timers.as_mut().rest_after(7 * SECOND);
+        for expected in [
+            ('l', 16),
+            ('g', 18),
+            ('l', 20),
+            ('p', 21),
+            ('r', 22),
+            ('l', 24),
+        ] {
             assert_eq!(next(&mut timers, start).await, expected);
         }
     }

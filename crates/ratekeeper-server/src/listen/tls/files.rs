@@ -8,8 +8,8 @@ use rustls::ServerConfig;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::server::{NoClientAuth, WebPkiClientVerifier, danger::ClientCertVerifier};
 
-use super::TlsConfig;
 use super::verify::Named;
+use super::{TlsConfig, expiry};
 use crate::listen::service::Protocol;
 
 /// The files as they were read.
@@ -44,14 +44,16 @@ pub(super) fn read(config: &TlsConfig) -> Result<Files, TlsFileError> {
     })
 }
 
-/// Makes of the files what connections are accepted with.
+/// Makes of the files what connections are accepted with, and reads the end of the certificate, in seconds since 1970: 0 if
+/// it says none that can be read.
 pub(super) fn understand(
     files: &Files,
     config: &TlsConfig,
     protocol: Protocol,
-) -> Result<ServerConfig, TlsFileError> {
+) -> Result<(ServerConfig, i64), TlsFileError> {
     let pair = &files.pair;
     let (chain, key) = (pair.certificates()?, pair.private_key()?);
+    let expiry = chain.first().and_then(|own| expiry::of_certificate(own));
     let provider = Arc::new(ring::default_provider());
     let verifier = verifier(files, config, &provider)?;
     let built = ServerConfig::builder_with_provider(provider)
@@ -64,7 +66,7 @@ pub(super) fn understand(
         Protocol::Http2 => vec![b"h2".to_vec()],
         Protocol::Either => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
     };
-    Ok(built)
+    Ok((built, expiry.unwrap_or_default()))
 }
 
 fn verifier(

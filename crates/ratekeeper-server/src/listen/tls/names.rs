@@ -3,12 +3,10 @@
 //! rustls verifies certificates but does not expose their names, so they are read here: only from
 //! certificates that it has verified, and only from one extension.
 
-mod der;
-
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use der::{Der, tag};
+use super::der::{Der, tag};
 
 /// A subject alternative name of a certificate. Its kind counts: a DNS name that reads like an
 /// address is not that address.

@@ -17,6 +17,14 @@ impl Followed for Tls {
         format!("the certificate of {}", self.listener)
     }
 
+    fn label(&self) -> String {
+        format!("{} certificate", self.listener)
+    }
+
+    fn refused(&self) -> Option<String> {
+        self.refused.lock().clone()
+    }
+
     fn paths(&self) -> Vec<PathBuf> {
         self.config.paths().map(Path::to_path_buf).collect()
     }
@@ -47,7 +55,9 @@ impl Tls {
     /// New connections get what the files say; what makes no sense leaves the last good ones in force.
     fn take(&self, files: Result<Files, TlsFileError>) {
         match files.and_then(|files| files::understand(&files, &self.config, self.protocol)) {
-            Ok(config) => {
+            Ok((config, expiry)) => {
+                *self.refused.lock() = None;
+                self.expiry.store(expiry, Ordering::Relaxed);
                 self.in_force.store(Arc::new(config));
                 self.counts.accepted.fetch_add(1, Ordering::Relaxed);
                 info!(
@@ -57,6 +67,7 @@ impl Tls {
             }
             Err(error) => {
                 self.counts.refused.fetch_add(1, Ordering::Relaxed);
+                *self.refused.lock() = Some(error.to_string());
                 error!(%error, listener = self.listener, "new certificate refused; the last good one stays in use");
             }
         }

@@ -4,6 +4,8 @@
 pub(super) mod tag {
     pub(crate) const OCTET_STRING: u8 = 0x04;
     pub(crate) const OBJECT_IDENTIFIER: u8 = 0x06;
+    pub(crate) const UTC_TIME: u8 = 0x17;
+    pub(crate) const GENERALIZED_TIME: u8 = 0x18;
     pub(crate) const SEQUENCE: u8 = 0x30;
     /// The extensions within what is signed of a certificate.
     pub(crate) const EXTENSIONS: u8 = 0xa3;
