@@ -78,7 +78,7 @@ fn what_is_limited_no_more_is_warned_of() {
 
 #[test]
 fn what_is_of_no_rule_differs_as_well() {
-    let before = "domain: d\ntenant: t\nplans: [free, pro]\ntenants:\n- { tenant: x, plan: pro }\n- { tenant: y }\n\
+    let before = "domain: d\ntenant: t\nplans: [free, pro]\ntenants:\n- { tenant: x, plan: pro }\n- { tenant: y, plan: pro }\n\
                   descriptors:\n- { key: t, rate_limit: { window: 1m, limit: 5 } }\n- { key: p, value: 'a*', rate_limit: \
                   { window: 1m, limit: 1 } }\n- { key: p, value: '*b', rate_limit: { window: 1m, limit: 2 } }\n";
     assert_eq!(diff(before, before, "").code, Some(0));
@@ -90,7 +90,7 @@ fn what_is_of_no_rule_differs_as_well() {
         ),
         (
             "{ tenant: x, plan: pro }",
-            "{ tenant: x }",
+            "{ tenant: x, plan: free }",
             "~ d: tenants: 0 new, 0 removed, 1 changed\n",
         ),
         (

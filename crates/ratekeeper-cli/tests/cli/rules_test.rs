@@ -113,7 +113,7 @@ fn what_decided_is_told_with_every_part_that_differs() {
         "FAIL  t  rules/a.test.yaml:4:3\n  rules/a.test.yaml:7:5: at 15s\n    \
          decision     expected allowed  was denied\n    rule         expected d.other  was d.key\n    \
          remaining    expected 1        was 0\n    retry_after  expected 3s       was 45s\n    \
-         decided by d.key: 2 per 1m, sliding_window (rules/a.yaml:7:15)\n\
+         decided by d.key: 2 per 1m, sliding_window (rules/a.yaml:7:17)\n\
          FAILED: 0 tests passed, 1 failed\n"
     );
 }
@@ -156,9 +156,9 @@ fn a_bad_file_of_tests_is_refused_with_all_its_errors() {
     for line in [
         "rules/a.test.yaml:6:7: unknown key 'entires' in a step",
         "help: did you mean `entries`?",
-        "rules/a.test.yaml:7:46: `expect` cannot be 'alowed'",
+        "rules/a.test.yaml:7:44: `expect` cannot be 'alowed'",
         "help: did you mean `allowed`?",
-        "rules/a.test.yaml:8:62: 3 answers are expected, and there are only 2 requests",
+        "rules/a.test.yaml:8:65: 3 answers are expected, and there are only 2 requests",
     ] {
         assert!(said.err.contains(line), "{line}\n{}", said.err);
     }
