@@ -113,7 +113,7 @@ fn what_decided_is_told_with_every_part_that_differs() {
         "FAIL  t  rules/a.test.yaml:4:3\n  rules/a.test.yaml:7:5: at 15s\n    \
          decision     expected allowed  was denied\n    rule         expected d.other  was d.key\n    \
          remaining    expected 1        was 0\n    retry_after  expected 3s       was 45s\n    \
-         decided by d.key: 2 per 1m, sliding_window (rules/a.yaml:7:17)\n\
+         decided by: d.key: 2 per 1m, sliding_window, exact (rules/a.yaml:7:17)\n\
          FAILED: 0 tests passed, 1 failed\n"
     );
 }
@@ -218,18 +218,17 @@ fn a_folder_of_rules_is_read_without_its_tests() {
 }
 
 #[test]
-fn an_http_request_is_described_by_the_settings() {
-    let folder = folder(
-        "  - { request: GET /x, headers: { x-api-key: ada }, times: 3, expect: { allowed: 2, rule: d.key } }\n  \
-         - { request: GET /x, expect: { refused: 400 } }\n",
+fn an_http_request_may_be_refused_before_any_limit() {
+    passes(
+        "  - { request: GET /a/../b, headers: { x-api-key: ada }, client: 192.0.2.7, expect: { refused: 400 } }\n  \
+         - { request: GET /x, expect: { decision: allowed, rule: ~ } }\n",
     );
-    let settings = "identity: [{ key: key, from: 'header:x-api-key' }]\n";
-    write(folder.path(), "settings.yaml", settings);
-    let said = run(folder.path(), "rules test rules --config settings.yaml");
-    assert_eq!(said.code, Some(1), "{}{}", said.out, said.err);
+    let found = mismatches("  - { request: GET /x, expect: { refused: 400 } }\n");
+    assert_eq!(found, [["refused", "refused with 400", "no refusal"]]);
+    let found = mismatches("  - { request: GET, expect: allowed }\n");
     assert_contains(
-        &said.out,
-        "refused  expected refused with 400  was no refusal",
+        &found[0][2],
+        "rules/a.test.yaml:6:16: `GET` is not a method and path",
     );
 }
 

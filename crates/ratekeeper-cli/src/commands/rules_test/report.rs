@@ -189,7 +189,7 @@ impl TestResult {
             };
             let rows: Vec<_> = failure.mismatches.iter().map(row).collect();
             text.push_str(&output::table(&rows, 4));
-            let _ = writeln!(text, "    decided by {}", within_line(&failure.decided_by));
+            let _ = writeln!(text, "    decided by: {}", within_line(&failure.decided_by));
         }
     }
 }
