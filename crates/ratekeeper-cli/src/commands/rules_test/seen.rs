@@ -40,7 +40,7 @@ pub(super) struct Seen {
     /// The ids of the rules in shadow that were over, sorted.
     pub(super) shadow_denied: Vec<Box<str>>,
     /// A name in the rules that is similar to the request's, if no limit applied.
-    nearest: Option<String>,
+    pub(super) nearest: Option<String>,
 }
 
 /// The rule behind an answer.
