@@ -5,7 +5,7 @@ use http::{HeaderName, HeaderValue, Method, Uri};
 /// The fault of a typed request.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum RequestLineError {
-    #[error("`{0}` is not a method and path; write 'GET /product/7'")]
+    #[error("`{0}` is not a method and path")]
     NotTwoWords(Box<str>),
     #[error("`{0}` is not an HTTP method")]
     Method(Box<str>),

@@ -2,9 +2,9 @@
 
 use super::shedding::Shedding;
 use crate::cli::RulesExplain;
-use crate::http_request;
+use crate::http_request::{self, RequestLineError};
 use crate::settings::Settings;
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use http::{HeaderMap, Method, StatusCode, Uri};
 use ratekeeper_http::spelling::has_dot_segments;
 use ratekeeper_http::{Hop, Malformed, Original, Refused, UnclearDomain};
@@ -152,7 +152,12 @@ impl Refusal {
 
 /// `GET /product/7`.
 pub(super) fn request_line(text: &str) -> Result<(Method, Uri)> {
-    http_request::request_line(text).context("--request")
+    http_request::request_line(text).map_err(|error| match error {
+        RequestLineError::NotTwoWords(_) => {
+            anyhow!("--request: {error}; write --request 'GET /product/7'")
+        }
+        error => anyhow!("--request: {error}"),
+    })
 }
 
 /// `x-api-key: abc`, each.

@@ -54,7 +54,8 @@ fn with_http(
     ask: impl FnOnce(&Check<'_>) -> Result<Run, String>,
 ) -> Result<Answered, String> {
     let parsed = request_line(&request.line);
-    let (method, uri) = parsed.map_err(|error| format!("{}: {error}", request.place))?;
+    let (method, uri) =
+        parsed.map_err(|error| format!("{}: {error}, such as `GET /product/7`", request.place))?;
     let headers = headers(request)?;
     if has_dot_segments(uri.path().as_bytes()) {
         return Ok(Answered::Refused {
