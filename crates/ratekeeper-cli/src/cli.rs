@@ -4,6 +4,7 @@ mod admin;
 mod bench;
 mod quota;
 mod reading;
+mod rules_files;
 
 pub(crate) use admin::{
     AdminAccess, AdminCredentials, DenialKind, Denials, NodesArgs, RulesList, SwitchArgs, Token,
@@ -15,6 +16,7 @@ pub(crate) use quota::{
     QuotaImport, QuotaList, QuotaRevert, QuotaSet, QuotaUsage, TenantArgs, TenantsForm, UsageBy,
 };
 use reading::{Reading, ReadingBySettings};
+pub(crate) use rules_files::{RulesDiff, RulesTest};
 
 use crate::settings::{self, CommandFlags, Environment};
 use clap::{Args, Parser, Subcommand};
@@ -224,6 +226,12 @@ Examples:
   ratekeeper rules check a.yaml b.yaml --merge-domains
   ratekeeper rules check rules/ --json | jq '.rules[] | select(.mode != \"enforced\")'")]
     Check(RulesCheck),
+    /// Run tests of rules: requests at given times, and the answers that they should get
+    #[command(after_help = rules_files::TEST_HELP)]
+    Test(Box<RulesTest>),
+    /// Compare two sets of rules: which limits are new, removed or changed, and which counters start afresh
+    #[command(after_help = rules_files::DIFF_HELP)]
+    Diff(Box<RulesDiff>),
     /// Show which limits apply to a request and what each would answer, without charging it
     #[command(after_help = "\
 With --admin, a running service answers from its live counters; otherwise rules are read from files, and counters start empty. With --admin, --request asks its load shedders alone: name descriptors to ask its limits. An entry is key=value; write a comma in a value as \\, and a backslash as \\\\.
@@ -286,8 +294,13 @@ Examples:
     #[command(after_help = "\
 Examples:
   ratekeeper rules schema > ratekeeper.schema.json
+  ratekeeper rules schema --tests > ratekeeper-tests.schema.json
   then, as the first line of a rules file:  # yaml-language-server: $schema=ratekeeper.schema.json")]
-    Schema,
+    Schema {
+        /// Print that of files of tests instead
+        #[arg(long)]
+        tests: bool,
+    },
 }
 
 /// The commands about regions.

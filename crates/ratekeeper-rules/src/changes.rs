@@ -1,5 +1,7 @@
 //! The effect of a reload on counters.
 
+#[cfg(feature = "yaml")]
+mod beside;
 mod counters;
 mod surroundings;
 

@@ -3,6 +3,7 @@
 use ratekeeper_core::Algorithm;
 
 use crate::nearest::nearest;
+use crate::test_file::TestAnswer;
 use crate::{
     AdjustMode, Consistency, Evaluation, FailureMode, LeakyOverRls, OnSilence, RegionMode, ShedMode,
 };
@@ -37,7 +38,8 @@ choices!(
     LeakyOverRls,
     OnSilence,
     RegionMode,
-    ShedMode
+    ShedMode,
+    TestAnswer
 );
 
 /// The value that `written` names, or a message and its help.

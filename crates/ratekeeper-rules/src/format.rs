@@ -6,6 +6,7 @@
 pub(crate) mod fields;
 pub(crate) mod mapping;
 mod metadata;
+pub(crate) mod test_file;
 pub(crate) mod values;
 
 use std::borrow::Cow;

@@ -44,6 +44,7 @@ mod diagnostic;
 mod document;
 mod domain;
 mod draft;
+pub mod entries;
 mod folding;
 #[cfg(feature = "yaml")]
 mod format;
@@ -80,6 +81,8 @@ mod source;
 mod table;
 mod tenant_key;
 mod tenants;
+#[cfg(feature = "yaml")]
+mod test_file;
 pub mod time;
 mod usage;
 mod words;
@@ -104,12 +107,12 @@ pub use nearest::nearest;
 pub use nearest_name::Nearest;
 pub use options::{DEFAULT_STORE, Options, Profile};
 #[cfg(feature = "yaml")]
-pub use read::{ReadError, ReadOptions, Unreadable, read};
+pub use read::{ReadError, ReadOptions, Unreadable, read, read_tests};
 pub use region::{NodeRegion, OnSilence, RegionMode, RegionShare};
 pub use rule::{Consistency, Enforce, FailureMode, LeakyOverRls, Rule, RuleLimit, Unit};
 pub use ruleset::{ListedTenant, RuleSet, WithTenants};
 #[cfg(feature = "yaml")]
-pub use schema::json_schema;
+pub use schema::{json_schema, tests_json_schema};
 pub use shed::{
     AdaptiveShed, Classifier, DEFAULT_PRIORITIES, FleetShed, PRIORITIES_MAX, ShedMode, ShedRules,
     ShedderKind, WorkerShed,
@@ -124,6 +127,11 @@ pub use tenant_key::{NotATenantHash, TenantHash, TenantKey};
 pub use tenants::{
     BadQuotas, CUSTOM, Dated, Dates, OverrideDescriptor, QuotaList, TenantIndex, TenantOverride,
     TenantPlan, TenantQuotas, Term, WHOLE_TENANT,
+};
+#[cfg(feature = "yaml")]
+pub use test_file::{
+    ExpectedAnswers, HttpRequest, RulesTest, TestAnswer, TestDescriptor, TestFile, TestRequest,
+    TestStep, WaitTime,
 };
 pub use usage::{
     BadPointer, JsonPointer, POINTER_DEPTH_MAX, POINTER_TOKEN_MAX, PointerToken, TokenWeights,

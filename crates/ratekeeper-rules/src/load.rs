@@ -2,7 +2,7 @@
 
 mod adjust;
 mod domain;
-mod file;
+pub(crate) mod file;
 mod levels;
 mod slips;
 mod tenants;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use hashbrown::HashSet;
 
 use crate::diagnostic::Excerpt;
-use crate::{Diagnostic, Diagnostics, Options, Position, Severity, Source, load};
+use crate::{Diagnostic, Diagnostics, Options, Position, Severity, Source, TestFile, load};
 
 /// Options for reading a folder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -86,26 +86,47 @@ const FOLDERS_DEEP_MAX: usize = 64;
 /// sorted by path.
 ///
 /// In folders, names that start with a dot are skipped (Kubernetes keeps the real files of a
-/// ConfigMap in `..data`). Symbolic links are followed, to each folder once.
+/// ConfigMap in `..data`), and so are [files of tests](TestFile::is_one). Symbolic links are followed, to each folder once.
 ///
 /// # Errors
 /// If the folder or a file cannot be read, a file is not text (UTF-8, or UTF-16 with its byte order
 /// mark), or is far larger than rules are. [`Unreadable`] has the files that could be read.
 pub fn read(path: &Path, options: &ReadOptions) -> Result<Vec<Source>, ReadError> {
-    let mut files = Vec::new();
-    if metadata(path)?.is_dir() {
-        let mut folder = Folder {
-            root: path,
-            every_file: options.every_file,
-            files,
-            seen: HashSet::new(),
-        };
-        folder.list(path, 0)?;
-        files = folder.files;
-        files.sort();
-    } else {
-        files.push(path.to_owned());
+    if !metadata(path)?.is_dir() {
+        return texts(vec![path.to_owned()]);
     }
+    let is_rules = |source: &Source| !TestFile::is_one(source);
+    match texts(Folder::files(path, options.every_file)?) {
+        Ok(mut sources) => {
+            sources.retain(is_rules);
+            Ok(sources)
+        }
+        Err(ReadError::Unreadable(mut read)) => {
+            read.sources.retain(is_rules);
+            Err(ReadError::Unreadable(read))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads tests of rules at `path`: that file, whatever its name, or the files of that folder and its subfolders whose names
+/// [tests have](TestFile::has_name), sorted by path.
+///
+/// # Errors
+/// As those of [`read`].
+pub fn read_tests(path: &Path) -> Result<Vec<Source>, ReadError> {
+    if !metadata(path)?.is_dir() {
+        return texts(vec![path.to_owned()]);
+    }
+    let mut files = Folder::files(path, false)?;
+    files.retain(|file| TestFile::has_name(&file.display().to_string()));
+    let mut sources = texts(files)?;
+    sources.retain(TestFile::is_one);
+    Ok(sources)
+}
+
+/// Reads files, each to its end.
+fn texts(files: Vec<PathBuf>) -> Result<Vec<Source>, ReadError> {
     let mut sources = Vec::with_capacity(files.len());
     let mut errors = Vec::new();
     for file in files {
@@ -140,7 +161,20 @@ struct Folder<'p> {
     seen: HashSet<PathBuf>,
 }
 
-impl Folder<'_> {
+impl<'p> Folder<'p> {
+    /// The files in `root` and its subfolders, sorted.
+    fn files(root: &'p Path, every_file: bool) -> Result<Vec<PathBuf>, ReadError> {
+        let mut folder = Self {
+            root,
+            every_file,
+            files: Vec::new(),
+            seen: HashSet::new(),
+        };
+        folder.list(root, 0)?;
+        folder.files.sort();
+        Ok(folder.files)
+    }
+
     fn list(&mut self, folder: &Path, depth: usize) -> Result<(), ReadError> {
         let real = fs::canonicalize(folder).map_err(io_error(folder))?;
         if !self.seen.insert(real) {

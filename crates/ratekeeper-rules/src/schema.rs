@@ -14,6 +14,14 @@ pub fn json_schema() -> Schema {
     schema
 }
 
+/// The schema of a file of [tests](crate::TestFile) (JSON Schema, draft 2020-12).
+#[must_use]
+pub fn tests_json_schema() -> Schema {
+    let mut schema = crate::format::test_file::schema();
+    choose_by_type(&mut schema);
+    schema
+}
+
 /// Turns `anyOf` of a list (or null) and another shape into a choice by the value's type. An editor
 /// then explains the fault in the value, instead of reporting that it matches none of the schemas.
 fn choose_by_type(schema: &mut Schema) {

@@ -138,6 +138,11 @@ impl TenantTable {
         self.tenants.len()
     }
 
+    /// All tenants, in the order of the files.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (TenantHash, &Tenant)> {
+        self.tenants.iter().map(|(hash, tenant)| (*hash, tenant))
+    }
+
     pub(crate) fn get(&self, hash: TenantHash) -> Option<&Tenant> {
         let is_it = |&at: &u32| self.tenants[at as usize].0 == hash;
         let at = *self.index.find(hash.low(), is_it)?;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ratekeeper_rules::{NodeRegion, Options, Source, load};
+use ratekeeper_rules::{NodeRegion, Options, Source, TestFile, load};
 
 /// The fenced blocks of a page: the info string, the number of the first line, and the text.
 fn examples(page: &str) -> Vec<(String, usize, String)> {
@@ -34,7 +34,7 @@ fn rules_on_every_page_are_accepted() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let folder = std::fs::read_dir(root.join("docs")).expect("there is a manual");
     let pages = folder.map(|entry| entry.expect("it can be read").path());
-    let mut checked = 0;
+    let (mut checked, mut tests) = (0, 0);
     for page in pages.chain([root.join("README.md")]) {
         if page.extension().is_none_or(|extension| extension != "md") {
             continue;
@@ -48,6 +48,11 @@ fn rules_on_every_page_are_accepted() {
                 continue;
             }
             let name = format!("{}, the example from line {line} on", page.display());
+            if text.lines().any(|line| line == "tests:") {
+                TestFile::parse(&Source { name, text }).unwrap_or_else(|errors| panic!("{errors}"));
+                tests += 1;
+                continue;
+            }
             if !lists_only_tenants(&text) {
                 sources.clear();
             }
@@ -60,7 +65,10 @@ fn rules_on_every_page_are_accepted() {
             checked += 1;
         }
     }
-    assert!(checked >= 20, "{checked} examples");
+    assert!(
+        checked >= 20 && tests >= 1,
+        "{checked} and {tests} examples"
+    );
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use ratekeeper_rules::{Options, ReadError, ReadOptions, read};
+use ratekeeper_rules::{Options, ReadError, ReadOptions, read, read_tests};
 use tempfile::TempDir;
 
 fn folder(files: &[(&str, &[u8])]) -> TempDir {
@@ -44,6 +44,29 @@ fn folders_are_read_in_order_and_without_dot_files() {
         names(folder.path(), true),
         ["README", "a.yml", "b.yaml", "c.txt", "d.yaml~", "z/c.yaml"]
     );
+}
+
+#[test]
+fn tests_are_no_rules_and_rules_are_no_tests() {
+    let folder = folder(&[
+        ("a.yaml", b"domain: a\n"),
+        ("a.test.yaml", b"rules: a.yaml\ntests:\n- name: t\n"),
+        ("b/b.test.yml", b"tests: []\n"),
+        // The name alone takes no rules out of force.
+        ("c.test.yaml", b"domain: c\n"),
+        // Neither does the key.
+        ("d.yaml", b"tests: []\n"),
+    ]);
+    let rules = ["a.yaml", "c.test.yaml", "d.yaml"];
+    assert_eq!(names(folder.path(), false), rules);
+    assert_eq!(names(folder.path(), true), rules);
+    let tests = read_tests(folder.path()).expect("they can be read");
+    let tests: Vec<_> = tests.iter().map(|source| &*source.name).collect();
+    let name = |name: &str| folder.path().join(name).display().to_string();
+    assert_eq!(tests, [name("a.test.yaml"), name("b/b.test.yml")]);
+    // Whoever names a file wants it.
+    let one = read(&folder.path().join("a.test.yaml"), &ReadOptions::default());
+    assert_eq!(one.expect("it can be read").len(), 1);
 }
 
 #[test]

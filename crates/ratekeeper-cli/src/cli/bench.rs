@@ -1,10 +1,10 @@
 //! `ratekeeper bench`: what load is put on whom.
 
-use crate::entries::{self, EntriesError};
 use crate::settings::{self, CommandFlags};
 use clap::{Args, Subcommand};
 use http::Method;
 use ratekeeper_bench::{BATCH_MAX, Keys};
+use ratekeeper_rules::entries::{self, EntriesError};
 use std::time::Duration;
 
 /// The servers that can be put under load.

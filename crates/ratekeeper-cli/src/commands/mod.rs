@@ -15,12 +15,14 @@ mod quota;
 mod regions_retire;
 mod replay;
 mod rules_check;
+mod rules_diff;
 mod rules_explain;
 mod rules_live;
 mod rules_publish;
 mod rules_pull;
 mod rules_push;
 mod rules_schema;
+mod rules_test;
 mod serve;
 mod token;
 mod top;
@@ -42,6 +44,8 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Serve(flags)) => serve::run(&flags.0),
         Some(Command::Gateway(flags)) => serve::run_gateway(&flags.0),
         Some(Command::Rules(Rules::Check(args))) => rules_check::run(&args),
+        Some(Command::Rules(Rules::Test(args))) => rules_test::run(&args),
+        Some(Command::Rules(Rules::Diff(args))) => rules_diff::run(&args),
         Some(Command::Rules(Rules::Explain(args))) => rules_explain::run(&args),
         Some(Command::Rules(Rules::List(args))) => rules_live::list(&args),
         Some(Command::Rules(Rules::Enable(args))) => rules_live::switch(&args, To::Enable),
@@ -51,7 +55,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Rules(Rules::Publish(args))) => rules_publish::run(&args),
         Some(Command::Rules(Rules::Pull(args))) => rules_pull::run(&args),
         Some(Command::Rules(Rules::Push(args))) => rules_push::run(&args),
-        Some(Command::Rules(Rules::Schema)) => rules_schema::run(),
+        Some(Command::Rules(Rules::Schema { tests })) => rules_schema::run(tests),
         Some(Command::Regions(Regions::Retire(args))) => regions_retire::run(&args),
         Some(Command::Replay(args)) => replay::run(&args),
         Some(Command::Bench(args)) => bench::run(args),

@@ -6,9 +6,10 @@ mod shown;
 
 use crate::cli::{AdminAccess, AdminCredentials, RulesExplain};
 use crate::settings::{self, Flags, Settings, row};
-use crate::{entries, limiter, output, rules};
+use crate::{limiter, output, rules};
 use anyhow::{Result, anyhow};
 use ratekeeper_limiter::{Check, Explanation, Limiter};
+use ratekeeper_rules::entries;
 use ratekeeper_store::memory::MemoryStore;
 use serde_json::json;
 use std::process::ExitCode;

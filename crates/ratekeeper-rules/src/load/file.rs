@@ -7,7 +7,7 @@ use crate::report::Report;
 use crate::yaml::{self, Node as Tree};
 
 /// Parses a file into a tree; [`None`] if its YAML is broken, which has been reported.
-pub(super) fn open(source: &Source, report: &mut Report<'_>) -> Option<Option<Rc<Tree>>> {
+pub(crate) fn open(source: &Source, report: &mut Report<'_>) -> Option<Option<Rc<Tree>>> {
     let text = source.text.strip_prefix('\u{feff}').unwrap_or(&source.text);
     if let Some((mark, message)) = yaml::forbidden(text) {
         report.error(

@@ -1,29 +1,34 @@
 use std::path::Path;
 
-use super::json_schema;
+use super::{json_schema, tests_json_schema};
 use crate::format::mapping::Mapping as _;
+use crate::format::test_file::{Expect, Step, Test, TestFile, View};
 use crate::format::{
     Adaptive, Adjust, Classify, Concurrency, Descriptor, File, Fleet, PlanLimit, RateLimit,
     Replaces, ServiceLevel, ServiceMatch, Shed, Tenant, TenantOverride, TenantPlan, Tier, Workers,
 };
 
-fn written() -> String {
-    let schema = serde_json::to_string_pretty(&json_schema()).expect("a schema is JSON");
+fn written(schema: &schemars::Schema) -> String {
+    let schema = serde_json::to_string_pretty(schema).expect("a schema is JSON");
     schema + "\n"
 }
 
 /// `RATEKEEPER_BLESS=1 cargo test -p ratekeeper-rules` rewrites the file.
 #[test]
-fn the_schema_in_the_docs_is_the_one_of_the_types() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/rules.schema.json");
-    if std::env::var_os("RATEKEEPER_BLESS").is_some() {
-        std::fs::write(&path, written()).expect("docs are writable");
+fn the_schemas_in_the_docs_are_those_of_the_types() {
+    for (name, schema) in [
+        ("rules.schema.json", json_schema()),
+        ("rules-tests.schema.json", tests_json_schema()),
+    ] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../docs")
+            .join(name);
+        if std::env::var_os("RATEKEEPER_BLESS").is_some() {
+            std::fs::write(&path, written(&schema)).expect("docs are writable");
+        }
+        let checked_in = std::fs::read_to_string(&path).expect("the schema is checked in");
+        assert!(checked_in == written(&schema), "docs/{name} is out of date");
     }
-    let checked_in = std::fs::read_to_string(&path).expect("the schema is checked in");
-    assert!(
-        checked_in == written(),
-        "docs/rules.schema.json is out of date"
-    );
 }
 
 #[test]
@@ -47,6 +52,11 @@ fn suggested_keys_are_keys_of_their_mapping() {
         ServiceLevel::SHAPE,
         ServiceMatch::SHAPE,
         Tier::SHAPE,
+        TestFile::SHAPE,
+        Test::SHAPE,
+        Step::SHAPE,
+        View::SHAPE,
+        Expect::SHAPE,
     ];
     for shape in shapes {
         let keys = shape.keys();

@@ -2,9 +2,10 @@
 
 use super::shedding::Shedding;
 use crate::cli::RulesExplain;
+use crate::http_request::{self, RequestLineError};
 use crate::settings::Settings;
-use anyhow::{Context, Result, anyhow, bail};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+use anyhow::{Result, anyhow};
+use http::{HeaderMap, Method, StatusCode, Uri};
 use ratekeeper_http::spelling::has_dot_segments;
 use ratekeeper_http::{Hop, Malformed, Original, Refused, UnclearDomain};
 use ratekeeper_limiter::{Explanation, Limiter};
@@ -151,28 +152,20 @@ impl Refusal {
 
 /// `GET /product/7`.
 pub(super) fn request_line(text: &str) -> Result<(Method, Uri)> {
-    let mut words = text.split_ascii_whitespace();
-    let (Some(method), Some(target), None) = (words.next(), words.next(), words.next()) else {
-        bail!("--request: `{text}` is not a method and path; write --request 'GET /product/7'");
-    };
-    let method = method
-        .parse()
-        .with_context(|| format!("--request: `{method}` is not an HTTP method"))?;
-    let uri = target.parse::<Uri>().ok();
-    // A name without a slash is read as a host.
-    let uri = uri.filter(|uri| !uri.path().is_empty());
-    let uri = uri.with_context(|| format!("--request: `{target}` is not a path"))?;
-    Ok((method, uri))
+    http_request::request_line(text).map_err(|error| match error {
+        RequestLineError::NotTwoWords(_) => {
+            anyhow!("--request: {error}; write --request 'GET /product/7'")
+        }
+        error => anyhow!("--request: {error}"),
+    })
 }
 
 /// `x-api-key: abc`, each.
 pub(super) fn headers(lines: &[String]) -> Result<HeaderMap> {
     let mut headers = HeaderMap::new();
     for line in lines {
-        let parsed = line.split_once(':').and_then(|(name, value)| {
-            let name: HeaderName = name.trim().parse().ok()?;
-            Some((name, HeaderValue::from_str(value.trim()).ok()?))
-        });
+        let parsed = line.split_once(':');
+        let parsed = parsed.and_then(|(name, value)| http_request::header(name, value));
         // Not the line itself: it may be a secret.
         let (name, value) = parsed.ok_or_else(|| {
             anyhow!("--header: expected a name and a value; write --header 'x-api-key: abc'")

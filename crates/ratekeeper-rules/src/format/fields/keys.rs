@@ -3,6 +3,7 @@
 use super::number::{self, Cut};
 use super::{Fields, not_a_map};
 use crate::format::mapping::{Mapping as _, Shape};
+use crate::format::test_file::{Expect, Step, Test, TestFile, View};
 use crate::format::{Concurrency, Descriptor, File, PlanLimit, RateLimit, ServiceLevel, Tier};
 use crate::nearest::nearest;
 use crate::report::Report;
@@ -117,8 +118,9 @@ fn check_key(pair: &Pair, shape: &Shape, report: &mut Report<'_>) {
     let known = shape.keys().into_iter();
     let help =
         nearest(key, known.chain(envoy.copied())).map(|name| format!("did you mean `{name}`?"));
+    let help = tests_help(key, shape).or(help);
     let help = help
-        .or_else(|| elsewhere(key))
+        .or_else(|| elsewhere(key, shape))
         .or_else(|| first_keys(shape));
     // A value whose key is wrong may be a secret.
     let message = if pair.value.is_null() {
@@ -129,8 +131,20 @@ fn check_key(pair: &Pair, shape: &Shape, report: &mut Report<'_>) {
     report.error(mark, message, help);
 }
 
+/// Tells whoever loads a file of tests as rules what it is.
+fn tests_help(key: &str, shape: &Shape) -> Option<String> {
+    let is_it = shape.is::<File>() && key == "tests";
+    is_it.then(|| "a file of tests has no rules: run `ratekeeper rules test` with it".to_owned())
+}
+
 /// Names the mapping in which one of our keys would have a meaning.
-fn elsewhere(key: &str) -> Option<String> {
+fn elsewhere(key: &str, shape: &Shape) -> Option<String> {
+    let of_tests = [Test::SHAPE, Step::SHAPE, View::SHAPE, Expect::SHAPE];
+    let is_of_tests = shape.is::<TestFile>() || of_tests.iter().any(|it| it.place == shape.place);
+    if is_of_tests {
+        let right = of_tests.into_iter().find(|shape| (shape.has)(key))?;
+        return Some(format!("`{key}` belongs {}", right.place));
+    }
     let shapes = [
         File::SHAPE,
         Descriptor::SHAPE,

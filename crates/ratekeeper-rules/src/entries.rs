@@ -5,23 +5,28 @@ const ENTRIES_MAX: usize = 64;
 
 /// The fault of a typed descriptor. Its message says how to write one.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub(crate) enum EntriesError {
+#[non_exhaustive]
+pub enum EntriesError {
+    /// A part without a `=`.
     #[error("`{0}` is not an entry; write key=value,key=value")]
     NotAnEntry(Box<str>),
+    /// A part that begins with the `=`.
     #[error("`{0}` has no key; write key=value,key=value")]
     NoKey(Box<str>),
+    /// More than 64 parts.
     #[error("there are more than {ENTRIES_MAX} entries")]
     TooMany,
+    /// A backslash before anything else.
     #[error("a backslash may only precede a comma or another backslash; write \\\\")]
     Backslash,
 }
 
-/// Reads `key=value,key=value`. In a value, `\,` is a comma and `\\` a backslash; an `=` after the first stands for
+/// Reads `key=value,key=value`, at most 64 entries. In a value, `\,` is a comma and `\\` a backslash; an `=` after the first stands for
 /// itself.
 ///
 /// # Errors
-/// The text is not a descriptor.
-pub(crate) fn parse(text: &str) -> Result<Vec<(String, String)>, EntriesError> {
+/// [`EntriesError`], if the text is not a descriptor.
+pub fn parse(text: &str) -> Result<Vec<(String, String)>, EntriesError> {
     let mut entries = Vec::new();
     for part in split(text)? {
         let Some((key, value)) = part.split_once('=') else {

@@ -1,0 +1,48 @@
+//! `ratekeeper rules diff OLD NEW`.
+
+mod loosened;
+mod report;
+
+use crate::cli::RulesDiff;
+use crate::settings::{self, Flags, Settings};
+use crate::{output, rules};
+use anyhow::Result;
+use ratekeeper_rules::{RuleSet, TenantKey};
+use report::Report;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// The exit code of diff where there is nothing to compare.
+const TROUBLE: u8 = 2;
+
+pub(crate) fn run(args: &RulesDiff) -> Result<ExitCode> {
+    let (old, new) = match read(args) {
+        Ok(both) => both,
+        Err(error) => {
+            output::complain(&format!("ratekeeper: {error:#}"));
+            return Ok(ExitCode::from(TROUBLE));
+        }
+    };
+    let report = Report::of(&old, &new);
+    output::answer(args.json, &report, || Ok(report.text()))?;
+    Ok(match report.is_same() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+/// Reads both sets in the same way.
+fn read(args: &RulesDiff) -> Result<(RuleSet, RuleSet)> {
+    let flags = args.reading.add_to(Flags::of_config(args.config.clone()));
+    let mut settings = settings::of_process(&flags)?;
+    // Each load would hash tenants under a key of its own, and none would be the same.
+    let key = &mut settings.rules.options.tenant_key;
+    key.get_or_insert_with(TenantKey::default);
+    Ok((load(&args.old, &settings)?, load(&args.new, &settings)?))
+}
+
+fn load(path: &Path, settings: &Settings) -> Result<RuleSet> {
+    let tenants = settings.values.tenants.as_deref();
+    let loaded = rules::load(path, tenants, settings.rules.read, &settings.rules.options)?;
+    Ok(loaded.rules)
+}

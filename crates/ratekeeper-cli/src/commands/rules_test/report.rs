@@ -1,0 +1,208 @@
+//! The results of tests, for people and as JSON. `docs/rules-tests.md` has the fields, which later versions only add to.
+
+use super::all;
+use super::compare::Mismatch;
+use super::trial::FailedStep;
+use crate::output::{self, count, within_line};
+use ratekeeper_core::duration::format_duration;
+use ratekeeper_rules::{Diagnostic, Diagnostics, Position, RulesTest};
+use serde::Serialize;
+use std::fmt::Write as _;
+
+/// The version of the fields: it changes if one is renamed, removed or means something else.
+const SCHEMA: u32 = 1;
+
+/// The results of all tests.
+#[derive(Serialize)]
+pub(super) struct Report {
+    schema: u32,
+    ok: bool,
+    passed: usize,
+    failed: usize,
+    /// Files that are refused, or cannot be read.
+    errors: Vec<Problem>,
+    tests: Vec<TestResult>,
+    /// The errors, for people.
+    #[serde(skip)]
+    texts: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Problem {
+    /// The place; null for what is about no place in a file.
+    file: Option<String>,
+    line: Option<u32>,
+    column: Option<u32>,
+    message: String,
+    help: Option<String>,
+}
+
+#[derive(Serialize)]
+struct TestResult {
+    name: String,
+    file: String,
+    line: u32,
+    column: u32,
+    ok: bool,
+    failures: Vec<Failure>,
+}
+
+/// A step whose answers are others than expected.
+#[derive(Serialize)]
+struct Failure {
+    line: u32,
+    column: u32,
+    /// The time of the step's last request since the test began: `1m30s`.
+    at: String,
+    /// The number of its requests.
+    requests: u64,
+    mismatches: Vec<Mismatch>,
+    decided_by: String,
+}
+
+impl Default for Report {
+    fn default() -> Self {
+        Self {
+            schema: SCHEMA,
+            ok: true,
+            passed: 0,
+            failed: 0,
+            errors: Vec::new(),
+            tests: Vec::new(),
+            texts: Vec::new(),
+        }
+    }
+}
+
+impl Report {
+    /// The report where no test could be run.
+    pub(super) fn failed(error: &anyhow::Error) -> Self {
+        let mut report = Self::default();
+        report.error(None, format!("{error:#}"), None);
+        report
+    }
+
+    /// Adds a file of tests that is refused.
+    pub(super) fn refuse(&mut self, refused: &Diagnostics) {
+        for Diagnostic {
+            place,
+            message,
+            help,
+            ..
+        } in refused.errors()
+        {
+            self.error(Some(place), message.clone(), help.clone());
+        }
+        self.texts.extend(all(refused));
+    }
+
+    fn error(&mut self, place: Option<&Position>, message: String, help: Option<String>) {
+        self.ok = false;
+        self.errors.push(Problem {
+            file: place.map(|place| place.file.to_string()),
+            line: place.map(|place| place.line),
+            column: place.map(|place| place.column),
+            message,
+            help,
+        });
+    }
+
+    /// Adds a test that was run.
+    pub(super) fn add(&mut self, test: &RulesTest, failed: Vec<FailedStep>) {
+        let ok = failed.is_empty();
+        self.ok &= ok;
+        self.passed += usize::from(ok);
+        self.failed += usize::from(!ok);
+        self.tests.push(TestResult {
+            name: test.name.to_string(),
+            file: test.place.file.to_string(),
+            line: test.place.line,
+            column: test.place.column,
+            ok,
+            failures: failed.into_iter().map(Failure::of).collect(),
+        });
+    }
+
+    /// Returns true if nothing was run or refused.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.tests.is_empty() && self.errors.is_empty()
+    }
+
+    pub(super) const fn is_ok(&self) -> bool {
+        self.ok
+    }
+
+    /// The errors of files that are refused, for people.
+    pub(super) fn errors(&self) -> &[String] {
+        &self.texts
+    }
+
+    /// For people: a line for each test, those that passed left out if `is_quiet`.
+    pub(super) fn text(&self, is_quiet: bool) -> String {
+        let mut text = String::new();
+        for test in &self.tests {
+            test.add_to(&mut text, is_quiet);
+        }
+        let passed = count(self.passed, "test");
+        match (self.failed, self.texts.len()) {
+            (0, 0) if is_quiet => {}
+            (0, 0) => {
+                let _ = writeln!(text, "ok: {passed} passed");
+            }
+            (failed, refused) => {
+                let _ = write!(text, "FAILED: {passed} passed, {failed} failed");
+                if refused > 0 {
+                    let _ = write!(text, ", {} in files of tests", count(refused, "error"));
+                }
+                text.push('\n');
+            }
+        }
+        text
+    }
+}
+
+impl TestResult {
+    fn add_to(&self, text: &mut String, is_quiet: bool) {
+        let name = within_line(&self.name);
+        if self.ok {
+            if !is_quiet {
+                let _ = writeln!(text, "ok    {name}");
+            }
+            return;
+        }
+        let file = within_line(&self.file);
+        let _ = writeln!(text, "FAIL  {name}  {file}:{}:{}", self.line, self.column);
+        for failure in &self.failures {
+            let Failure { line, column, .. } = failure;
+            let requests = match failure.requests {
+                1 => String::new(),
+                requests => format!(", the last of {requests} requests"),
+            };
+            let _ = writeln!(
+                text,
+                "  {file}:{line}:{column}: at {}{requests}",
+                failure.at
+            );
+            let row = |it: &Mismatch| {
+                let expected = format!("expected {}", it.expected);
+                vec![it.what.to_owned(), expected, format!("was {}", it.actual)]
+            };
+            let rows: Vec<_> = failure.mismatches.iter().map(row).collect();
+            text.push_str(&output::table(&rows, 4));
+            let _ = writeln!(text, "    decided by: {}", within_line(&failure.decided_by));
+        }
+    }
+}
+
+impl Failure {
+    fn of(step: FailedStep) -> Self {
+        Self {
+            line: step.place.line,
+            column: step.place.column,
+            at: format_duration(step.at),
+            requests: step.times,
+            mismatches: step.mismatches,
+            decided_by: step.decided_by,
+        }
+    }
+}

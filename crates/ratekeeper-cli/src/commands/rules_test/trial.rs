@@ -1,0 +1,134 @@
+//! One test: a limiter with fresh counters, asked at the times of the steps.
+
+use super::asked::{self, Answered};
+use super::compare::{self, Mismatch};
+use super::seen::{Run, Seen};
+use crate::limiter;
+use crate::settings::Settings;
+use anyhow::Result;
+use ratekeeper_core::{Micros, Timestamp};
+use ratekeeper_limiter::{Check, Limiter};
+use ratekeeper_rules::{
+    Position, RuleSet, RulesTest, TenantIndex, TenantKey, TenantPlan, TenantQuotas, TestAnswer,
+    TestStep,
+};
+use ratekeeper_store::memory::MemoryStore;
+
+/// A step whose answers are others than expected.
+pub(super) struct FailedStep {
+    pub(super) place: Position,
+    /// The time of its last request since the test began.
+    pub(super) at: Micros,
+    /// The number of its requests.
+    pub(super) times: u64,
+    pub(super) mismatches: Vec<Mismatch>,
+    /// The limit that decided the last request, in words; otherwise the reason why none did.
+    pub(super) decided_by: String,
+}
+
+/// Runs a test to its end, since later answers do not depend on what was expected of earlier ones.
+///
+/// # Errors
+/// The system does not have the memory.
+pub(super) fn run(
+    test: &RulesTest,
+    rules: RuleSet,
+    settings: &Settings,
+) -> Result<Vec<FailedStep>> {
+    let mut trial = Trial {
+        limiter: limiter::fresh(rules, settings)?,
+        plans: TenantIndex::new(TenantKey::default()),
+        start: test.start,
+    };
+    let mut failed = Vec::new();
+    for step in &test.steps {
+        let answered = trial.step(step, settings);
+        let mismatches = match &answered {
+            Ok(Answered::Decided(run)) => compare::run(&step.expected, run),
+            Ok(Answered::Refused { status, why }) => compare::refusal(&step.expected, *status, why),
+            Err(fault) => vec![Mismatch::of_step(fault)],
+        };
+        if mismatches.is_empty() {
+            continue;
+        }
+        failed.push(FailedStep {
+            place: step.place.clone(),
+            at: step.time_of(step.times.saturating_sub(1)),
+            times: step.times,
+            mismatches,
+            decided_by: match answered {
+                Ok(Answered::Decided(run)) => run.last.decided_by(),
+                _ => "no limit was asked".to_owned(),
+            },
+        });
+    }
+    Ok(failed)
+}
+
+struct Trial {
+    limiter: Limiter<MemoryStore>,
+    /// The plans that steps have given tenants so far.
+    plans: TenantIndex,
+    start: Timestamp,
+}
+
+impl Trial {
+    /// Asks the requests of a step. The error says what is wrong with the step.
+    fn step(&mut self, step: &TestStep, settings: &Settings) -> Result<Answered, String> {
+        // The rules stay while plans change.
+        let snapshot = self.limiter.snapshot().clone();
+        asked::with_check(&step.request, settings, snapshot.rules(), |check| {
+            if let Some(plan) = &step.plan {
+                self.put_on(plan, check)?;
+            }
+            Ok(self.ask(step, check))
+        })
+    }
+
+    fn ask(&self, step: &TestStep, check: &Check<'_>) -> Run {
+        let mut run = Run::default();
+        for number in 0..step.times {
+            let since = step.time_of(number);
+            let decision = self.limiter.check_at(check, self.start.after(since));
+            let answer = match decision.allowed() {
+                true => TestAnswer::Allowed,
+                false => TestAnswer::Denied,
+            };
+            run.count(answer);
+            if number + 1 == step.times {
+                run.last = Seen::of(&decision, check);
+            }
+        }
+        run
+    }
+
+    /// Puts the tenants that `check` names on a plan.
+    fn put_on(&mut self, plan: &str, check: &Check<'_>) -> Result<(), String> {
+        let quotas = TenantQuotas {
+            plans: vec![TenantPlan::new(plan)],
+            ..TenantQuotas::default()
+        };
+        let snapshot = self.limiter.snapshot();
+        let rules = snapshot.rules();
+        let mut is_any = false;
+        for descriptor in check.descriptors() {
+            let Some(domain) = rules.domain(descriptor.domain) else {
+                continue;
+            };
+            let Some(at) = domain.tenant_at(descriptor.entries) else {
+                continue;
+            };
+            let name = rules.tenants_domain(domain);
+            let checked = quotas.check(name, rules);
+            checked.map_err(|wrong| format!("the plan `{plan}`: {wrong}"))?;
+            let hash = self.plans.key().hash(descriptor.entries[at].value);
+            self.plans.put(name, hash, &quotas);
+            is_any = true;
+        }
+        if !is_any {
+            return Err(format!("the plan `{plan}`: the request names no tenant"));
+        }
+        self.limiter.replace_tenants(self.plans.clone());
+        Ok(())
+    }
+}

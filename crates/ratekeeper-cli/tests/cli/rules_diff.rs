@@ -1,0 +1,134 @@
+//! `ratekeeper rules diff`.
+
+use crate::support::{run, write};
+use ratekeeper_testkit::assert_contains;
+use ratekeeper_testkit::ratekeeper::Said;
+use tempfile::tempdir;
+
+const OLD: &str = "domain: d\ndescriptors:\n- { key: a, rate_limit: { window: 1m, limit: 5 } }\n\
+                   - { key: b, rate_limit: { window: 1m, limit: 5 } }\n- { key: c, rate_limit: { window: 1m, limit: 5 } }\n";
+
+/// Compares two texts.
+fn diff(old: &str, new: &str, flags: &str) -> Said {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "old.yaml", old);
+    write(folder.path(), "new.yaml", new);
+    run(
+        folder.path(),
+        &*format!("rules diff old.yaml new.yaml {flags}"),
+    )
+}
+
+#[test]
+fn the_same_rules_do_not_differ() {
+    let moved = OLD.replace("descriptors:", "# a comment\ndescriptors:");
+    let said = diff(OLD, &moved, "");
+    assert_eq!(
+        (said.code, said.out.as_str()),
+        (Some(0), "no difference\n"),
+        "{}",
+        said.err
+    );
+}
+
+#[test]
+fn each_change_is_told_with_its_effect_on_counters() {
+    let new = "domain: d\ndescriptors:\n- { key: a, rate_limit: { window: 1m, limit: 9 } }\n\
+               - { key: b, rate_limit: { window: 1h, limit: 5 } }\n- { key: e, rate_limit: { window: 1m, limit: 5 } }\n";
+    let said = diff(OLD, new, "");
+    assert_eq!((said.code, said.err.as_str()), (Some(1), ""));
+    assert_eq!(
+        said.out,
+        "~ d.a: 5 per 1m -> 9 per 1m, keeps its usage\n\
+         ! d.b starts afresh: it was 5 per 1m (sliding_window of 1m), and is 5 per 1h (sliding_window of 1h)\n\
+         - d.c: removed, was 5 per 1m, sliding_window\n\
+         + d.e: new, 5 per 1m, sliding_window\n\
+         warning: d.c: removed, and no limit is left in its place\n\
+         rules: 1 new, 1 removed, 1 changed, 1 from zero, 1 warning\n"
+    );
+    let said = diff(OLD, new, "--json");
+    assert_eq!(said.code, Some(1));
+    let report: serde_json::Value = serde_json::from_str(&said.out).expect("it prints JSON");
+    assert_eq!(report["same"], false);
+    assert_eq!(report["rules"][1]["change"], "starts_afresh", "{report}");
+    assert_eq!(report["rules"][0]["to"], "9 per 1m");
+}
+
+#[test]
+fn what_is_limited_no_more_is_warned_of() {
+    let new = "domain: d\ndescriptors:\n- { key: a, rate_limit: { unlimited: true } }\n\
+               - { key: b, shadow_mode: true, rate_limit: { window: 1m, limit: 5 } }\n\
+               - { key: c, enabled: false, rate_limit: { window: 1m, limit: 5 } }\n\
+               - { key: a, value: vip, rate_limit: { unlimited: true } }\n";
+    let said = diff(OLD, new, "");
+    for line in [
+        "warning: d.a: it is unlimited now\n",
+        "warning: d.b: it is in shadow, and denies nobody now\n",
+        "warning: d.c: it is disabled now\n",
+        "warning: d.a_vip: new, and lets everything pass\n",
+    ] {
+        assert_contains(&said.out, line);
+    }
+    // A rule under another id is still there.
+    let renamed = OLD.replace("{ key: a,", "{ key: a, id: other,");
+    let said = diff(OLD, &renamed, "");
+    assert_eq!(said.code, Some(1));
+    assert!(!said.out.contains("warning"), "{}", said.out);
+}
+
+#[test]
+fn what_is_of_no_rule_differs_as_well() {
+    let before = "domain: d\ntenant: t\nplans: [free, pro]\ntenants:\n- { tenant: x, plan: pro }\n- { tenant: y, plan: pro }\n\
+                  descriptors:\n- { key: t, rate_limit: { window: 1m, limit: 5 } }\n- { key: p, value: 'a*', rate_limit: \
+                  { window: 1m, limit: 1 } }\n- { key: p, value: '*b', rate_limit: { window: 1m, limit: 2 } }\n";
+    assert_eq!(diff(before, before, "").code, Some(0));
+    for (from, to, told) in [
+        (
+            "plans: [free, pro]",
+            "plans: [free, pro, max]",
+            "~ d: plans free, pro -> free, pro, max\n",
+        ),
+        (
+            "{ tenant: x, plan: pro }",
+            "{ tenant: x, plan: free }",
+            "~ d: tenants: 0 new, 0 removed, 1 changed\n",
+        ),
+        (
+            "- { tenant: x, plan: pro }\n",
+            "",
+            "~ d: tenants: 0 new, 1 removed, 0 changed\n",
+        ),
+        (
+            "descriptors:",
+            "shed: { workers: {} }\ndescriptors:",
+            "~ shed: new\n",
+        ),
+        (
+            "descriptors:\n",
+            "descriptors:\n- { key: t, value: z }\n",
+            "~ d.t_z: new, a descriptor without a limit\n",
+        ),
+    ] {
+        let said = diff(before, &before.replace(from, to), "");
+        assert_eq!(said.code, Some(1), "{to}: {}{}", said.out, said.err);
+        assert_contains(&said.out, told);
+    }
+    let lines: Vec<_> = before.lines().collect();
+    let swapped = [&lines[..8], &[lines[9], lines[8]]].concat().join("\n");
+    assert_contains(
+        &diff(before, &swapped, "").out,
+        "~ d: patterns are tried in another order\n",
+    );
+}
+
+#[test]
+fn refused_rules_are_no_difference() {
+    let said = diff(OLD, "domain: d\nbananas: 3\n", "");
+    assert_eq!((said.code, said.out.as_str()), (Some(2), ""));
+    assert_contains(&said.err, "new.yaml:2:1: unknown key 'bananas'");
+    let none = run(
+        tempdir().expect("a folder").path(),
+        "rules diff a.yaml b.yaml",
+    );
+    assert_eq!(none.code, Some(2), "{}", none.err);
+}

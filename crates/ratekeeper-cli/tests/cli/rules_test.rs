@@ -1,0 +1,243 @@
+//! `ratekeeper rules test`.
+
+use crate::support::{repository, run, write};
+use ratekeeper_testkit::assert_contains;
+use std::path::Path;
+use tempfile::{TempDir, tempdir};
+
+const RULES: &str = "domain: d\nevaluation: path\ntenant: key\nplans: [free, pro]\ndescriptors:\n- key: key\n  \
+                     rate_limit: { window: 1m, limit: 2 }\n  plans: { pro: { window: 1m, limit: 4 } }\n\
+                     - { key: quiet, shadow_mode: true, rate_limit: { window: 1m, limit: 1 } }\n\
+                     - { key: free, rate_limit: { unlimited: true } }\n";
+
+/// A folder with rules, and a test of the given steps.
+fn folder(steps: &str) -> TempDir {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules/a.yaml", RULES);
+    let text = format!("rules: a.yaml\ndomain: d\ntests:\n- name: t\n  steps:\n{steps}");
+    write(folder.path(), "rules/a.test.yaml", &text);
+    folder
+}
+
+/// The report as JSON, and the exit code.
+fn report(folder: &Path) -> (serde_json::Value, Option<i32>) {
+    let said = run(folder, "rules test rules --json");
+    assert_eq!(said.err, "");
+    let report = serde_json::from_str(&said.out).expect("it prints JSON");
+    (report, said.code)
+}
+
+/// The mismatches of the first failure of a test with these steps: key, expected, actual.
+fn mismatches(steps: &str) -> Vec<[String; 3]> {
+    let folder = folder(steps);
+    let (report, code) = report(folder.path());
+    assert_eq!(
+        (report["ok"].as_bool(), code),
+        (Some(false), Some(1)),
+        "{report}"
+    );
+    let found = report["tests"][0]["failures"][0]["mismatches"].as_array();
+    let found = found.expect("it fails").iter();
+    let part = |it: &serde_json::Value, key: &str| it[key].as_str().expect("text").to_owned();
+    let parts = found.map(|it| ["what", "expected", "actual"].map(|key| part(it, key)));
+    parts.collect()
+}
+
+fn passes(steps: &str) {
+    let folder = folder(steps);
+    let said = run(folder.path(), "rules test rules").succeeded();
+    assert_eq!(said, "ok    t\nok: 1 test passed\n");
+}
+
+#[test]
+fn the_example_passes() {
+    let said = run(&repository(), "rules test examples/rules-tests").succeeded();
+    assert_contains(&said, "ok    an upgrade keeps the usage\n");
+    assert!(said.ends_with("ok: 6 tests passed\n"), "{said}");
+    let quiet = run(&repository(), "rules test --quiet examples/rules-tests");
+    assert_eq!((quiet.code, quiet.out.as_str()), (Some(0), ""));
+    let one = run(
+        &repository(),
+        "rules test --name upgrade examples/rules-tests",
+    )
+    .succeeded();
+    assert_contains(&one, "ok: 1 test passed");
+}
+
+#[test]
+fn time_passes_between_steps_and_between_requests_of_one() {
+    passes(
+        "  - { entries: { key: a }, times: 2, expect: allowed }\n  - { entries: { key: a }, at: 59s, expect: denied }\n  \
+            - { entries: { key: a }, at: 1m, expect: { decision: allowed, remaining: 1 } }\n",
+    );
+    passes("  - { entries: { key: a }, times: 3, every: 30s, expect: allowed }\n");
+    let found = mismatches("  - { entries: { key: a }, times: 3, every: 29s, expect: allowed }\n");
+    assert_eq!(
+        found,
+        [["decision", "all 3 allowed", "2 allowed, 1 denied"]]
+    );
+}
+
+#[test]
+fn each_test_has_counters_of_its_own() {
+    let folder = folder("  - { entries: { key: a }, times: 2, expect: allowed }\n");
+    let path = folder.path().join("rules/a.test.yaml");
+    let text = std::fs::read_to_string(&path).expect("it is there");
+    let (head, test) = text.split_once("- name").expect("it has a test");
+    write(
+        folder.path(),
+        "rules/a.test.yaml",
+        &format!("{head}- name{test}- name{test}"),
+    );
+    assert_contains(
+        &run(folder.path(), "rules test rules").succeeded(),
+        "2 tests passed",
+    );
+}
+
+#[test]
+fn what_decided_is_told_with_every_part_that_differs() {
+    let folder = folder(
+        "  - { entries: { key: a }, times: 2 }\n  - at: 15s\n    entries: { key: a }\n    expect: { decision: allowed, \
+         rule: d.other, remaining: 1, retry_after: 3s }\n",
+    );
+    let said = run(folder.path(), "rules test rules");
+    assert_eq!(
+        (said.code, said.err.as_str()),
+        (Some(1), ""),
+        "{}",
+        said.out
+    );
+    assert_eq!(
+        said.out,
+        "FAIL  t  rules/a.test.yaml:4:3\n  rules/a.test.yaml:7:5: at 15s\n    \
+         decision     expected allowed  was denied\n    rule         expected d.other  was d.key\n    \
+         remaining    expected 1        was 0\n    retry_after  expected 3s       was 45s\n    \
+         decided by: d.key: 2 per 1m, sliding_window, exact (rules/a.yaml:7:17)\n\
+         FAILED: 0 tests passed, 1 failed\n"
+    );
+}
+
+#[test]
+fn plans_shadow_and_unlimited_rules_are_expected_by_their_ids() {
+    passes(
+        "  - { entries: { key: a }, plan: pro, times: 5, expect: { allowed: 4, denied: 1, rule: d.key@pro, limit: 4 } }\n  \
+         - { entries: { quiet: a }, times: 2, expect: { decision: allowed, shadow_denied: d.quiet } }\n  \
+         - { entries: { free: a }, expect: { decision: allowed, rule: d.free } }\n  \
+         - { entries: { other: a }, expect: { decision: allowed, rule: ~ } }\n",
+    );
+    let found = mismatches("  - { entries: { key: a }, plan: por, expect: allowed }\n");
+    assert_eq!(found[0][0], "step");
+    assert_contains(&found[0][2], "no plan 'por'; its plans are free, pro");
+    let found = mismatches("  - { entries: { kye: a }, expect: { rule: d.key } }\n");
+    assert_eq!(found, [["rule", "d.key", "none"]]);
+}
+
+#[test]
+fn hits_are_spent_looked_at_and_given_back() {
+    passes(
+        "  - { entries: { key: a }, hits: 3, expect: { decision: denied, retry_after: never } }\n  \
+         - { entries: { key: a }, hits: 2, expect: { decision: allowed, remaining: 0 } }\n  \
+         - { entries: { key: a }, hits: -1, expect: allowed }\n  \
+         - { entries: key=a, hits: 0, expect: { decision: allowed, remaining: 1 } }\n  \
+         - { descriptors: [{ entries: { key: a } }, { entries: { key: b }, hits: 2 }], expect: allowed }\n  \
+         - { entries: { key: b }, hits: 0, expect: { remaining: 0 } }\n",
+    );
+}
+
+#[test]
+fn a_bad_file_of_tests_is_refused_with_all_its_errors() {
+    let folder = folder(
+        "  - { entires: { key: a }, expect: allowed }\n  - { entries: { key: a }, at: 9s, expect: alowed }\n  \
+         - { entries: { key: a }, at: 3s, times: 2, expect: { allowed: 2, denied: 1 } }\n",
+    );
+    let said = run(folder.path(), "rules test rules");
+    assert_eq!(said.code, Some(1));
+    for line in [
+        "rules/a.test.yaml:6:7: unknown key 'entires' in a step",
+        "help: did you mean `entries`?",
+        "rules/a.test.yaml:7:44: `expect` cannot be 'alowed'",
+        "help: did you mean `allowed`?",
+        "rules/a.test.yaml:8:65: 3 answers are expected, and there are only 2 requests",
+    ] {
+        assert!(said.err.contains(line), "{line}\n{}", said.err);
+    }
+    let (report, _) = report(folder.path());
+    assert_eq!(report["errors"][0]["line"], 6, "{report}");
+    assert_eq!(report["errors"][0]["help"], "did you mean `entries`?");
+}
+
+#[test]
+fn time_does_not_go_back() {
+    let folder = folder(
+        "  - { entries: { key: a }, times: 3, every: 5s }\n  - { entries: { key: a }, at: 9s, expect: allowed }\n",
+    );
+    let said = run(folder.path(), "rules test rules").refused("a.test.yaml:7:32:");
+    assert_contains(
+        &said,
+        "the step before ends at 10s, and time does not go back",
+    );
+}
+
+#[test]
+fn rules_of_the_command_line_win_and_bad_ones_are_refused() {
+    let folder = folder("  - { entries: { key: a }, expect: { limit: 2 } }\n");
+    let other = RULES.replace("limit: 2 }", "limit: 7 }");
+    write(folder.path(), "other.yaml", &other);
+    let said = run(folder.path(), "rules test rules --rules other.yaml");
+    assert_eq!(said.code, Some(1));
+    assert_contains(&said.out, "limit  expected 2  was 7");
+    write(folder.path(), "other.yaml", "domain: d\nbananas: 3\n");
+    let said = run(folder.path(), "rules test rules --rules other.yaml").refused("other.yaml:2:1");
+    assert_contains(&said, "bananas");
+    run(folder.path(), "rules test other.yaml")
+        .refused("unknown key 'bananas' at the top of a file of tests");
+    let none = run(folder.path(), "rules test");
+    assert_eq!(none.code, Some(2));
+}
+
+#[test]
+fn a_folder_of_rules_is_read_without_its_tests() {
+    let folder = folder("  - { entries: { key: a }, expect: allowed }\n");
+    let said = run(folder.path(), "rules check rules").succeeded();
+    assert_contains(&said, "from 1 file");
+    // A name alone takes no rules out of force.
+    write(
+        folder.path(),
+        "rules/b.test.yaml",
+        "domain: b\ndescriptors:\n- { key: k, rate_limit: { window: 1m, limit: 1 } }\n",
+    );
+    let said = run(folder.path(), "rules check rules").succeeded();
+    assert_contains(&said, "from 2 files");
+    assert_contains(
+        &run(folder.path(), "rules test rules").succeeded(),
+        "1 test passed",
+    );
+    let said = run(folder.path(), "rules check rules/a.test.yaml").refused("unknown key 'tests'");
+    assert_contains(&said, "ratekeeper rules test");
+}
+
+#[test]
+fn an_http_request_may_be_refused_before_any_limit() {
+    passes(
+        "  - { request: GET /a/../b, headers: { x-api-key: ada }, client: 192.0.2.7, expect: { refused: 400 } }\n  \
+         - { request: GET /x, expect: { decision: allowed, rule: ~ } }\n",
+    );
+    let found = mismatches("  - { request: GET /x, expect: { refused: 400 } }\n");
+    assert_eq!(found, [["refused", "refused with 400", "no refusal"]]);
+    let found = mismatches("  - { request: GET, expect: allowed }\n");
+    assert_contains(
+        &found[0][2],
+        "rules/a.test.yaml:6:16: `GET` is not a method and path",
+    );
+}
+
+#[test]
+fn the_schema_of_tests_is_printed() {
+    let said = run(&repository(), "rules schema --tests").succeeded();
+    let file = repository().join("docs/rules-tests.schema.json");
+    assert_eq!(
+        said,
+        std::fs::read_to_string(file).expect("it is checked in")
+    );
+}
