@@ -397,7 +397,7 @@ pub(crate) struct RulesPull {
     /// Folder for the texts, one file each; it is created
     #[arg(long, value_name = "FOLDER")]
     pub(crate) to: Option<PathBuf>,
-    /// Overwrite files that differ
+    /// Overwrite files that differ; files that are not at the place any more are told, and no error
     #[arg(long, requires = "to")]
     pub(crate) force: bool,
     /// Settings file [default: as for `serve`]
@@ -511,20 +511,20 @@ Examples:
 pub(crate) struct Health {
     /// HTTP or admin listener: http://HOST:PORT, https://HOST:PORT, HOST:PORT or unix:/PATH
     pub(crate) url: Option<String>,
-    /// Settings file of the service [default: ratekeeper.yaml in ./config or /etc/ratekeeper, if there is one]
+    /// Settings file of the service [default: ratekeeper.yaml in ., ./config or /etc/ratekeeper, if there is one]
     #[arg(long, value_name = "PATH")]
     pub(crate) config: Option<PathBuf>,
     /// With https://: CA certificates that verify the service, as PEM [default: the system's]
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
-    /// Print nothing
+    /// Print nothing but errors
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Each line becomes the descriptors that a gateway would build from the request by the `auth` and `identity` settings (by default one each for remote_address, api_key, method, path and user_agent), and is decided at its time in the log. Lines without a timestamp and an address are skipped and counted as malformed. --descriptors builds descriptors from the log's fields instead: field, key=field, or key='text {field}'.
+Each line becomes the descriptors that a gateway would build from the request by the `auth` and `identity` settings (by default one each for remote_address, api_key, method and path), and is decided at its time in the log. Lines without a timestamp and an address are skipped and counted as malformed. --descriptors builds descriptors from the log's fields instead: field, key=field, or key='text {field}'.
 
 Examples:
   ratekeeper replay --rules rules/ --log access.log.gz

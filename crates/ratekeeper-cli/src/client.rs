@@ -2,22 +2,27 @@
 //!
 //! HTTP/1.0 on purpose: the answer then ends with the connection, and neither chunks nor keep-alive have to be handled.
 
+mod timed;
+
 use crate::settings::{TlsSettings, UNIX};
 use anyhow::{Context, Result, anyhow, bail};
 use ratekeeper_tls::TlsFiles;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
+use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
+use timed::{Stream, Timed, connect, connect_unix};
 
-/// The timeout of connecting, and by default of sending and of each read.
+/// The time that a request and its answer have by default, and again each MiB of the answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The largest answer that is accepted, in bytes.
 const ANSWER_MAX: u64 = 16 << 20;
+
+/// The bytes of an answer that renew the time for those that follow.
+const PIECE_BYTES: u64 = 1 << 20;
 
 /// The prefix of an encrypted address.
 const HTTPS: &str = "https://";
@@ -48,7 +53,8 @@ pub(crate) struct Request<'a> {
     pub(crate) token: Option<&'a str>,
     /// A condition on the state of what is asked about: the name of a header and its value.
     pub(crate) condition: Option<(&'static str, &'a str)>,
-    /// The timeout of sending, and of each read of the answer.
+    /// The time from the start of connecting to the end of the answer; of a large one, again each MiB, and of one that has
+    /// no end, each line.
     pub(crate) patience: Duration,
     /// The kind of address that is asked, for whoever has named another.
     pub(crate) asks_at: &'static str,
@@ -65,6 +71,12 @@ impl Opened {
     /// # Errors
     /// The line is longer, the connection broke, or nothing came for a while.
     pub(crate) fn line(&mut self, most: u64) -> std::io::Result<Option<String>> {
+        self.reader.get_mut().renew();
+        self.read_line(most)
+    }
+
+    /// As [`Self::line`], within what is left of the time.
+    fn read_line(&mut self, most: u64) -> std::io::Result<Option<String>> {
         let mut line = String::new();
         let read = self.reader.by_ref().take(most).read_line(&mut line)?;
         if read == 0 {
@@ -81,7 +93,7 @@ impl Opened {
         const LINES_MAX: usize = 100;
         let mut head = String::new();
         for _ in 0..LINES_MAX {
-            match self.line(8 << 10)? {
+            match self.read_line(8 << 10)? {
                 Some(line) if line.is_empty() => return Ok(head),
                 Some(line) => head.push_str(&format!("{line}\r\n")),
                 None => break,
@@ -96,7 +108,16 @@ impl Opened {
         let told = told.and_then(|length| length.parse::<u64>().ok());
         let most = told.unwrap_or(u64::MAX).min(ANSWER_MAX + 1);
         let mut rest = Vec::new();
-        let read = self.reader.by_ref().take(most).read_to_end(&mut rest)? as u64;
+        let mut read = 0;
+        while read < most {
+            let piece = (most - read).min(PIECE_BYTES);
+            let came = self.reader.by_ref().take(piece).read_to_end(&mut rest)? as u64;
+            read += came;
+            if came < PIECE_BYTES {
+                break;
+            }
+            self.reader.get_mut().renew();
+        }
         if read > ANSWER_MAX {
             return Err(std::io::Error::other("more than 16 MiB are not read"));
         }
@@ -215,7 +236,7 @@ fn dial<'a>(
     let refused = || format!("cannot connect to {address}; is it {asks_at}?");
     if let Some(socket) = address.strip_prefix(UNIX) {
         let stream = connect_unix(socket, patience).with_context(refused)?;
-        return Ok((stream, "localhost"));
+        return Ok((Box::new(stream), "localhost"));
     }
     let host = host(address)?;
     let stream = connect(host, patience).with_context(refused)?;
@@ -226,7 +247,7 @@ fn dial<'a>(
     Ok((stream, host))
 }
 
-fn encrypt(mut stream: TcpStream, host: &str, files: &TlsFiles) -> Result<Box<dyn Stream>> {
+fn encrypt(mut stream: Timed<TcpStream>, host: &str, files: &TlsFiles) -> Result<Box<dyn Stream>> {
     let settings = TlsSettings::of("--");
     let config = files.client_config();
     let config = config.map_err(|error| anyhow!("{}", settings.blame(&error)))?;
@@ -239,18 +260,6 @@ fn encrypt(mut stream: TcpStream, host: &str, files: &TlsFiles) -> Result<Box<dy
         .complete_io(&mut stream)
         .with_context(|| format!("no TLS with {host}"))?;
     Ok(Box::new(StreamOwned::new(session, stream)))
-}
-
-/// A connection of any kind.
-trait Stream: Read + Write + Send {}
-
-impl<S: Read + Write + Send> Stream for S {}
-
-fn connect_unix(path: &str, patience: Duration) -> std::io::Result<Box<dyn Stream>> {
-    let stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(patience))?;
-    stream.set_write_timeout(Some(patience))?;
-    Ok(Box::new(stream))
 }
 
 fn host(address: &str) -> Result<&str> {
@@ -266,21 +275,6 @@ fn host(address: &str) -> Result<&str> {
         );
     }
     Ok(host)
-}
-
-fn connect(host: &str, patience: Duration) -> std::io::Result<TcpStream> {
-    let mut failed = std::io::Error::from(std::io::ErrorKind::NotFound);
-    for address in host.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, PATIENCE) {
-            Ok(stream) => {
-                stream.set_read_timeout(Some(patience))?;
-                stream.set_write_timeout(Some(patience))?;
-                return Ok(stream);
-            }
-            Err(error) => failed = error,
-        }
-    }
-    Err(failed)
 }
 
 fn read(head: &str) -> Option<Answer> {
@@ -320,6 +314,48 @@ mod tests {
         ] {
             assert!(host(bad).is_err(), "{bad}");
         }
+    }
+
+    /// The time that an exchange with a listener takes which `answers` so, and its error.
+    fn refused(answers: impl FnOnce(std::net::TcpStream) + Send + 'static) -> (Duration, String) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("it has one").to_string();
+        std::thread::spawn(move || answers(listener.accept().expect("a client").0));
+        let asked = Request {
+            method: "GET",
+            path: "/",
+            body: "",
+            token: None,
+            condition: None,
+            patience: Duration::from_millis(300),
+            asks_at: "it",
+        };
+        let start = std::time::Instant::now();
+        let answer = send(&address, &TlsFiles::default(), &asked);
+        (
+            start.elapsed(),
+            format!("{:#}", answer.err().expect("no answer")),
+        )
+    }
+
+    #[test]
+    fn an_exchange_ends_in_time_also_if_a_byte_comes_now_and_then() {
+        use std::io::Write as _;
+        let (took, why) = refused(|mut client| {
+            let head = b"HTTP/1.0 200 OK\r\nContent-Length: 100000\r\n\r\n";
+            let mut sent = client.write_all(head);
+            while sent.is_ok() {
+                std::thread::sleep(Duration::from_millis(20));
+                sent = client.write_all(b"x");
+            }
+        });
+        assert!(took < Duration::from_secs(5), "{took:?}");
+        assert!(why.contains("no answer within 300ms"), "{why}");
+        let (took, why) = refused(|client| {
+            let _ = std::io::copy(&mut &client, &mut std::io::sink());
+        });
+        assert!(took < Duration::from_secs(5), "{took:?}");
+        assert!(why.contains("no answer within 300ms"), "{why}");
     }
 
     #[test]

@@ -28,7 +28,7 @@ use ratekeeper_server::{FleetCopy, QuotaAdmin, import_node_files};
 use ratekeeper_store_redis::RedisServers;
 use ratekeeper_stores::Stores;
 use report::Report;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tasks::QuotaTasks;
@@ -215,10 +215,34 @@ pub(crate) fn opened(settings: &Settings) -> Result<QuotaStore> {
             "there is no database: name one with --quotas sqlite://PATH or postgres://…, or a --data-dir"
         );
     };
+    open_existing(settings, address)
+}
+
+/// The database at `address`, which has to be there. For what only looks: a wrong path is no empty database, and a new key
+/// is not that of one from a backup.
+///
+/// # Errors
+/// There is no such file, or no key for its tenants' hashes.
+pub(crate) fn open_existing(settings: &Settings, address: &DatabaseAddress) -> Result<QuotaStore> {
+    if let Some(file) = address.path() {
+        if !file.exists() {
+            bail!(
+                "--quotas {address}: there is no database; `ratekeeper serve` and `ratekeeper token create` make one"
+            );
+        }
+        let key = key_beside(file);
+        if settings.values.tenant_key.is_none() && !key.exists() {
+            bail!(
+                "--quotas {address}: there is no {}, the key of the tenants in it: copy it from where the database was, or \
+                 set `tenant_key`",
+                key.display()
+            );
+        }
+    }
     open(settings, address)
 }
 
-/// The database at `address`.
+/// The database at `address`. SQLite's is made if it is not there.
 ///
 /// # Errors
 /// There is no key for its tenants' hashes.
@@ -259,6 +283,11 @@ fn tenant_key(settings: &Settings, address: &DatabaseAddress) -> Result<TenantKe
              with `openssl rand -hex 16`, and set it as `tenant_key`"
         );
     };
+    key::kept(&key_beside(file))
+}
+
+/// The key beside the database in `file`.
+fn key_beside(file: &Path) -> PathBuf {
     let folder = file.parent().unwrap_or_else(|| Path::new("."));
-    key::kept(&folder.join("tenant.key"))
+    folder.join("tenant.key")
 }

@@ -1,6 +1,6 @@
 //! Changes of a tenant's quotas that leave alone what they do not name.
 
-use ratekeeper_core::Timestamp;
+use ratekeeper_core::{Algorithm, Timestamp};
 use ratekeeper_rules::time::Rfc3339;
 use ratekeeper_rules::{
     Dated, Dates, OverrideDescriptor, TenantOverride, TenantPlan, TenantQuotas, Term,
@@ -15,7 +15,9 @@ use ratekeeper_rules::{
 /// * *With a start* it takes the place of the one with that start.
 /// * *With an end alone* it begins now, or takes the place of the one in force that ends at the same time.
 ///
-/// An override that takes another one's place keeps its algorithm and its burst, unless it names others.
+/// An override that takes another one's place keeps its options (algorithm, burst, whether it is a budget, and its debt),
+/// unless it names others, or they are [`dropped`](Self::dropped). A burst goes with an algorithm that has none, and the
+/// most debt with `post_paid: false`.
 ///
 /// A raise by the policy `adjust:` follows the plan, and goes when the plan or the limit as a whole is set.
 ///
@@ -41,10 +43,26 @@ pub struct QuotaEdit {
     pub plans: Vec<TenantPlan>,
     /// Overrides to set, with the dates that are named.
     pub overrides: Vec<TenantOverride>,
+    /// Options that the overrides to set do not keep of those whose place they take, by descriptor.
+    pub dropped: Vec<(OverrideDescriptor, OverrideOption)>,
     /// Plans to remove: all of that name, or the one that begins then.
     pub removed_plans: Vec<(Box<str>, Option<Timestamp>)>,
     /// Overrides to remove: all of that descriptor, or the one that begins then.
     pub removed_overrides: Vec<(OverrideDescriptor, Option<Timestamp>)>,
+}
+
+/// An option of an override.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum OverrideOption {
+    /// `algorithm`
+    Algorithm,
+    /// `burst`
+    Burst,
+    /// `post_paid`
+    PostPaid,
+    /// `max_debt`
+    MaxDebt,
 }
 
 /// A plan or an override that was to be removed, and that the tenant does not have.
@@ -111,13 +129,38 @@ impl QuotaEdit {
         }
         for own in &self.overrides {
             let is_same = |other: &TenantOverride| other.descriptor == own.descriptor;
-            let next = |before: Option<&TenantOverride>| over(before, own);
+            let next = |before: Option<&TenantOverride>| self.over(before, own);
             place(&mut quotas.overrides, is_same, (own.dates(), next), now);
         }
         // As the database gives them back.
         quotas.plans.sort_by_key(|plan| plan.term().from);
         Ok(())
     }
+
+    /// The override `own` in the place of the one `before`.
+    fn over(&self, before: Option<&TenantOverride>, own: &TenantOverride) -> TenantOverride {
+        use OverrideOption::{Algorithm, Burst, MaxDebt, PostPaid};
+        let stays = |option| {
+            let dropped = (own.descriptor.clone(), option);
+            before.filter(|_| !self.dropped.contains(&dropped))
+        };
+        let burst = stays(Burst).filter(|_| may_have_burst(own));
+        let debt = stays(MaxDebt).filter(|_| own.post_paid != Some(false));
+        let algorithm = own.algorithm.clone();
+        TenantOverride {
+            burst: own.burst.or_else(|| burst?.burst),
+            algorithm: algorithm.or_else(|| stays(Algorithm)?.algorithm.clone()),
+            post_paid: own.post_paid.or_else(|| stays(PostPaid)?.post_paid),
+            max_debt: own.max_debt.or_else(|| debt?.max_debt),
+            ..own.clone()
+        }
+    }
+}
+
+/// Returns false if the override names an algorithm without bursts.
+fn may_have_burst(own: &TenantOverride) -> bool {
+    let named = own.algorithm.as_deref().and_then(Algorithm::from_name);
+    named.is_none_or(Algorithm::has_burst)
 }
 
 /// Removes what `is_same`, or the one of them that begins then; if there is none, all that there is.
@@ -132,17 +175,6 @@ fn remove<T: Dated + Clone>(
     match list.len() == before {
         true => Err(list.clone()),
         false => Ok(()),
-    }
-}
-
-/// The override `own` in the place of the one `before`.
-fn over(before: Option<&TenantOverride>, own: &TenantOverride) -> TenantOverride {
-    TenantOverride {
-        burst: own.burst.or_else(|| before?.burst),
-        algorithm: own.algorithm.clone().or_else(|| before?.algorithm.clone()),
-        post_paid: own.post_paid.or_else(|| before?.post_paid),
-        max_debt: own.max_debt.or_else(|| before?.max_debt),
-        ..own.clone()
     }
 }
 
@@ -318,6 +350,79 @@ mod tests {
         edit.removed_overrides
             .push((OverrideDescriptor::default(), None));
         edit.apply(&mut quotas, NOW).expect("it is there");
+        assert_eq!(quotas.overrides, [own(700)]);
+    }
+
+    #[test]
+    fn what_cannot_stay_beside_what_is_named_goes() {
+        let set = |before: TenantOverride, own: TenantOverride| {
+            let mut quotas = TenantQuotas {
+                overrides: vec![before],
+                ..TenantQuotas::default()
+            };
+            let edit = QuotaEdit {
+                overrides: vec![own],
+                ..QuotaEdit::default()
+            };
+            edit.apply(&mut quotas, NOW).expect("nothing is removed");
+            quotas.overrides.remove(0)
+        };
+        let bucket = TenantOverride {
+            burst: Some(600),
+            algorithm: Some("token_bucket".into()),
+            ..own(500)
+        };
+        let named = |name: &str| TenantOverride {
+            algorithm: Some(name.into()),
+            ..own(700)
+        };
+        assert_eq!(
+            set(bucket.clone(), named("fixed_window")),
+            named("fixed_window")
+        );
+        assert_eq!(set(bucket.clone(), named("gcra")).burst, Some(600));
+        let budget = TenantOverride {
+            post_paid: Some(true),
+            max_debt: Some(50),
+            ..own(500)
+        };
+        let ordinary = TenantOverride {
+            post_paid: Some(false),
+            ..own(700)
+        };
+        assert_eq!(set(budget.clone(), ordinary.clone()), ordinary);
+        assert_eq!(set(budget, own(700)).max_debt, Some(50));
+    }
+
+    #[test]
+    fn options_that_are_dropped_do_not_stay() {
+        let before = TenantOverride {
+            burst: Some(600),
+            algorithm: Some("token_bucket".into()),
+            post_paid: Some(true),
+            max_debt: Some(50),
+            ..own(500)
+        };
+        let mut quotas = TenantQuotas {
+            overrides: vec![before],
+            ..TenantQuotas::default()
+        };
+        let whole = OverrideDescriptor::default;
+        let mut edit = QuotaEdit {
+            overrides: vec![own(700)],
+            dropped: vec![(whole(), OverrideOption::Burst)],
+            ..QuotaEdit::default()
+        };
+        edit.apply(&mut quotas, NOW).expect("nothing is removed");
+        let kept = &quotas.overrides[0];
+        assert_eq!((kept.burst, kept.max_debt), (None, Some(50)));
+        let rest = [
+            OverrideOption::Algorithm,
+            OverrideOption::PostPaid,
+            OverrideOption::MaxDebt,
+        ];
+        edit.dropped = rest.map(|option| (whole(), option)).to_vec();
+        edit.apply(&mut quotas, NOW).expect("nothing is removed");
         assert_eq!(quotas.overrides, [own(700)]);
     }
 

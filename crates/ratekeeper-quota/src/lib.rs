@@ -67,7 +67,7 @@ pub use database::{DatabaseAddress, DatabaseKind};
 pub use document::{
     AuditDocument, BadDocument, LimitDocument, LimitsDocument, QuotaDocument, TenantDocument,
 };
-pub use edit::{NotSet, QuotaEdit};
+pub use edit::{NotSet, OverrideOption, QuotaEdit};
 pub use error::{QuotaError, with_causes};
 pub use export::ExportClaim;
 pub use fleet::{

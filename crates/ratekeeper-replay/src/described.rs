@@ -2,7 +2,7 @@
 
 use http::header::{AUTHORIZATION, COOKIE, HOST, REFERER, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use ratekeeper_http::{Describer, Forwarding, Logged, Malformed, Mapping, Original, ValueSource};
+use ratekeeper_http::{Describer, Forwarding, Logged, Malformed, Original, ValueSource};
 use ratekeeper_http::{Refused, RequestCheck};
 use ratekeeper_rules::{RuleSet, TENANT};
 
@@ -163,20 +163,4 @@ const fn is_of_target(source: &ValueSource) -> bool {
             | ValueSource::PathVariable(_)
             | ValueSource::Query(_)
     )
-}
-
-/// The default mapping of a replay: that of a gateway, plus the `User-Agent` for rules against
-/// bots.
-pub(crate) fn with_user_agent(mapping: Mapping) -> Mapping {
-    if mapping != Mapping::default() {
-        return mapping;
-    }
-    let user_agent = ratekeeper_http::MappedEntry {
-        key: "user_agent".into(),
-        source: Some(ValueSource::Header(USER_AGENT)),
-        default: None,
-    };
-    let mut descriptors = mapping.descriptors().to_vec();
-    descriptors.push(vec![user_agent]);
-    Mapping::new(descriptors, mapping.ipv6_prefix()).unwrap_or(mapping)
 }

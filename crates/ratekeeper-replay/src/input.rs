@@ -58,6 +58,17 @@ impl Log {
         }
     }
 
+    /// The size in bytes if it is known.
+    pub(crate) fn size(&self) -> Option<u64> {
+        match self {
+            Self::File(path) => {
+                let meta = std::fs::metadata(path).ok()?;
+                meta.is_file().then_some(meta.len())
+            }
+            Self::Stdin => None,
+        }
+    }
+
     /// Opens it; returns the size in bytes if it is known.
     pub(crate) fn open(&self) -> io::Result<(Box<dyn Read>, Option<u64>)> {
         match self {

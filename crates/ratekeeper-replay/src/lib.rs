@@ -20,6 +20,7 @@ mod fields;
 mod growth;
 mod input;
 mod keys;
+mod merge;
 mod notes;
 mod options;
 mod order;

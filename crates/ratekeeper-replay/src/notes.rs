@@ -9,6 +9,9 @@ use crate::described::Requests;
 use crate::replay::Replay;
 use crate::report::percent;
 
+/// The warning of a log that is empty, as that of a pipe whose writer has failed.
+const NO_LINE: &str = "There is no line in the log: nothing was replayed.";
+
 /// The most rules that one warning names.
 const RULES_NAMED_MAX: usize = 5;
 
@@ -18,6 +21,13 @@ impl Replay {
         let mut notes = self.notes_on_lines();
         if let Some(note) = self.note_on_matching(rules) {
             notes.push(note);
+        }
+        if !self.unasked.is_empty() && self.lines.parsed > 0 {
+            notes.push(format!(
+                "Rules that begin with {} are not asked: no descriptor of the settings does, so a gateway would not ask them \
+                 either. `auth` sets descriptors, and `--descriptors` tries some.",
+                self.unasked.join(", ")
+            ));
         }
         let of_domain = rules
             .rules()
@@ -47,7 +57,9 @@ impl Replay {
     /// The reasons why the figures may be wrong, one sentence each.
     pub(crate) fn warnings(&self, rules: &RuleSet) -> Vec<String> {
         let of_logs = self.summary.faults.warnings.iter().cloned();
+        let of_nothing = (self.lines.read == 0).then(|| NO_LINE.to_owned());
         of_logs
+            .chain(of_nothing)
             .chain(self.warning_of_order())
             .chain(self.warning_of_seconds(rules))
             .collect()
@@ -60,8 +72,8 @@ impl Replay {
         (late > 0).then(|| {
             format!(
                 "Lines too far out of order to be sorted: {late} ({share:.2} %), late by up to {by} s. They count at the time of \
-                 the line before, closer together than they came, so too much is denied. Sort the log by time first, or sort \
-                 within a longer span: --sort-within."
+                 the line before, closer together than they came, so too much is denied. Sort the log by time first, name all files of several \
+                 servers, which are put in order then, or sort within a longer span: --sort-within."
             )
         })
     }

@@ -20,8 +20,7 @@ pub struct ReplayOptions {
     pub fields: Fields,
     /// The descriptors for each line; None means those that the describer makes.
     pub descriptors: Option<Descriptors>,
-    /// The mapping from requests to descriptors, and the caller for service levels. A describer
-    /// with the default mapping also adds a descriptor for the `User-Agent`.
+    /// The mapping from requests to descriptors, and the caller for service levels, as at a gateway.
     pub describer: Describer,
     /// The trusted proxies, for logs that record a forwarding header.
     pub forwarding: Forwarding,

@@ -12,6 +12,13 @@ use crate::replay::Replay;
 /// The lines of a log in which its first request is looked for.
 const HEAD_LINES_MAX: usize = 1_000;
 
+/// A log, and the time of its first request if it has one near its start.
+#[derive(Clone, Debug)]
+pub(crate) struct Dated {
+    pub(crate) first: Option<Timestamp>,
+    pub(crate) log: Log,
+}
+
 impl Replay {
     /// `logs` by the times of their first requests, the oldest first. One without a request in its first thousand lines
     /// comes last. If one can be read only once, as standard input and pipes can, all keep their order.
@@ -19,23 +26,26 @@ impl Replay {
     /// # Errors
     /// [`ReplayError::Read`] if one of them cannot be opened.
     pub fn oldest_first(&self, logs: Vec<Log>) -> Result<Vec<Log>, ReplayError> {
+        let dated = self.dated(&logs)?;
+        Ok(match dated.len() == logs.len() {
+            true => dated.into_iter().map(|it| it.log).collect(),
+            false => logs,
+        })
+    }
+
+    /// Those of `logs` that can be read again, the oldest first; undated ones last.
+    pub(crate) fn dated(&self, logs: &[Log]) -> Result<Vec<Dated>, ReplayError> {
         let mut dated = Vec::with_capacity(logs.len());
-        let mut can_be_sorted = true;
-        for log in &logs {
-            if !log.can_be_read_again() {
-                can_be_sorted = false;
-                continue;
-            }
+        for log in logs.iter().filter(|log| log.can_be_read_again()) {
             let opened = log.open().and_then(|(source, _)| Lines::new(source));
             let lines = opened.map_err(|source| ReplayError::read(log, source))?;
-            let first = self.first_time(lines);
-            dated.push((first.is_none(), first, log));
+            dated.push(Dated {
+                first: self.first_time(lines),
+                log: log.clone(),
+            });
         }
-        if !can_be_sorted {
-            return Ok(logs);
-        }
-        dated.sort_by_key(|&(is_undated, first, _)| (is_undated, first));
-        Ok(dated.into_iter().map(|(_, _, log)| log.clone()).collect())
+        dated.sort_by_key(|it| (it.first.is_none(), it.first));
+        Ok(dated)
     }
 
     /// The time of the first request; None if there is none, or if it cannot be read: reading it in its turn will tell.

@@ -3,16 +3,17 @@
 use crate::error::ReplayError;
 use crate::input::{Line, Lines, Log};
 use crate::parse::Format;
+use crate::report::table::{counted, grouped};
 
 /// Lines between two progress reports.
-const PROGRESS_LINES: u64 = 1 << 13;
+pub(crate) const PROGRESS_LINES: u64 = 1 << 13;
 
 /// The progress of a replay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
-    /// Bytes of the log read so far, compressed if it is.
+    /// Bytes of the log read so far, compressed if it is; of all logs that are read side by side.
     pub bytes_read: u64,
-    /// Size of the log in bytes; None for standard input.
+    /// Size of the log, or of all these logs, in bytes; None for standard input.
     pub bytes_total: Option<u64>,
     /// Lines of all logs so far.
     pub lines: u64,
@@ -46,10 +47,7 @@ pub(crate) fn read_log(
         bytes_total,
         lines,
     });
-    Ok(match input.has_garbage() {
-        true => LogEnd::Garbage,
-        false => LogEnd::Clean,
-    })
+    Ok(LogEnd::of(&input))
 }
 
 /// The end of a log.
@@ -58,6 +56,16 @@ pub(crate) enum LogEnd {
     Clean,
     /// Bytes that are no gzip, which followed some and were left out.
     Garbage,
+}
+
+impl LogEnd {
+    /// The end of a log that was read to its end.
+    pub(crate) fn of(input: &Lines) -> Self {
+        match input.has_garbage() {
+            true => Self::Garbage,
+            false => Self::Clean,
+        }
+    }
 }
 
 /// The logs that were not read as they should be. No more than were named are kept.
@@ -85,7 +93,8 @@ impl LogFaults {
                 format!(" that is read with --format {}", format.name())
             });
             self.warnings.push(format!(
-                "{name} has no request in its {lines} lines{format}."
+                "{name} has no request in its {}{format}.",
+                counted(lines, "line")
             ));
         }
         match done {
@@ -96,7 +105,8 @@ impl LogFaults {
             Err(error) => {
                 self.is_unread = true;
                 self.warnings.push(format!(
-                    "{name} was not read to its end: the figures are those of its first {lines} lines."
+                    "{name} was not read to its end: the figures are those of its first {} lines.",
+                    grouped(lines)
                 ));
                 return Err(error);
             }

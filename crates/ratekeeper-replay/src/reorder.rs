@@ -13,7 +13,7 @@ use crate::parse::Format;
 
 /// The most bytes of held lines, each counted with its overhead. Beyond it the earliest lines go on
 /// early.
-const HELD_BYTES_MAX: usize = 64 << 20;
+pub(crate) const HELD_BYTES_MAX: usize = 64 << 20;
 
 /// A jump ahead is believed once so many lines in a row have followed it.
 const CONFIRMING_LINES: u64 = 1_024;
@@ -40,7 +40,7 @@ pub(crate) struct Reorder {
     within: Micros,
     held: BinaryHeap<Reverse<HeldLine>>,
     held_bytes: usize,
-    bytes_max: usize,
+    pub(crate) bytes_max: usize,
     /// The latest time that is believed.
     latest: Timestamp,
     /// The lines since then, in a row, that are later by more than the span.

@@ -1,17 +1,19 @@
 //! Replays a log through the rules at the times in the log.
 
+use std::collections::BTreeSet;
+
 use ratekeeper_core::{Timestamp, Vote};
-use ratekeeper_http::Refused;
+use ratekeeper_http::{Describer, Refused};
 use ratekeeper_limiter::{
     BudgetUse, Check, Decision, LimitSource, Limiter, LimiterOptions, Waiting,
 };
-use ratekeeper_rules::{RuleIndex, RuleSet, SERVICE_LEVELS};
+use ratekeeper_rules::{Domain, RuleIndex, RuleSet, SERVICE_LEVELS};
 use ratekeeper_store::memory::MemoryStore;
 use smallvec::SmallVec;
 
 use crate::client::Clients;
 use crate::compare::{Comparison, Step};
-use crate::described::{Requests, with_user_agent};
+use crate::described::Requests;
 use crate::error::{ReplayError, choose_domain};
 use crate::growth::Grown;
 use crate::input::{Line, Log};
@@ -41,6 +43,10 @@ pub struct Replay {
     pub(crate) summary: Summary,
     grown: Grown,
     reorder: Reorder,
+    /// The lines of logs that were read side by side and were earlier than one before them in their log.
+    pub(crate) merged_out_of_order: u64,
+    /// First keys of rules that no descriptor of the settings begins with.
+    pub(crate) unasked: Vec<String>,
     /// Parses lines again that were held back.
     waited: LineParser,
 }
@@ -65,9 +71,10 @@ impl Replay {
         let named = rules.domains().find(|own| *own.name() == *domain);
         let matches = |key: &str| named.is_some_and(|domain| domain.may_begin_with(key));
         let mut describer = std::mem::take(&mut options.describer);
-        describer.mapping = with_user_agent(describer.mapping);
-        describer.mapping.retain_first_keys(matches);
         let of_mapping = options.descriptors.is_none() && named.is_some();
+        let unasked = named.filter(|_| of_mapping);
+        let unasked = unasked.map_or_else(Vec::new, |domain| unasked_keys(domain, &describer));
+        describer.mapping.retain_first_keys(matches);
         if let Some(descriptors) = &mut options.descriptors {
             descriptors.retain_first_keys(matches);
         }
@@ -94,6 +101,8 @@ impl Replay {
                 .collect(),
             lines: LineCounts::default(),
             reorder: Reorder::new(options.sort_within),
+            merged_out_of_order: 0,
+            unasked,
             waited: LineParser::new(None, options.fields.clone()),
             domain,
             summary,
@@ -102,8 +111,7 @@ impl Replay {
         })
     }
 
-    /// Replays `log`. Several logs are replayed one after the other, in the order of
-    /// [`Self::oldest_first`]. `progress` is called every few thousand lines, and at the end.
+    /// Replays `log` behind those before. [`Self::read_all`] puts the lines of several in order. `progress` is called every few thousand lines, and at the end.
     ///
     /// # Errors
     /// [`ReplayError::Read`] if the log cannot be opened or read to its end; the lines read before
@@ -131,10 +139,8 @@ impl Replay {
         while let Some(held) = self.reorder.pop_any() {
             self.held(&held);
         }
-        self.summary.sorted = self
-            .reorder
-            .out_of_order()
-            .saturating_sub(self.summary.late);
+        let out_of_order = self.reorder.out_of_order() + self.merged_out_of_order;
+        self.summary.sorted = out_of_order.saturating_sub(self.summary.late);
         let growth = self.grown.report(&self.limiter);
         let snapshot = self.limiter.snapshot();
         let rules = snapshot
@@ -165,8 +171,23 @@ impl Replay {
     }
 
     fn line(&mut self, parser: &mut LineParser, number: u64, line: Line<'_>) {
+        if let Some((time, format, text)) = self.parsed(parser, number, line) {
+            self.reorder.push(time, format, text);
+            while let Some(held) = self.reorder.pop() {
+                self.held(&held);
+            }
+        }
+    }
+
+    /// Counts a line; returns the time, the format and the text of one that is a request.
+    pub(crate) fn parsed<'a>(
+        &mut self,
+        parser: &mut LineParser,
+        number: u64,
+        line: Line<'a>,
+    ) -> Option<(Timestamp, Format, &'a [u8])> {
         let (text, parsed) = match line {
-            Line::Whole(text) if text.trim_ascii().is_empty() => return,
+            Line::Whole(text) if text.trim_ascii().is_empty() => return None,
             Line::Whole(text) => (text, parser.parse(text)),
             Line::TooLong(start) => (start, Err(MalformedLine::TooLong)),
         };
@@ -174,11 +195,8 @@ impl Replay {
         match parsed {
             Ok(record) => {
                 self.lines.parsed += 1;
-                let format = parser.format().unwrap_or(Format::Common);
-                self.reorder.push(record.time, format, text);
-                while let Some(held) = self.reorder.pop() {
-                    self.held(&held);
-                }
+                let time = record.time;
+                Some((time, parser.format().unwrap_or(Format::Common), text))
             }
             Err(reason) => {
                 self.lines.malformed += 1;
@@ -187,11 +205,12 @@ impl Replay {
                         .bad_lines
                         .push(BadLine::new(number, reason, text));
                 }
+                None
             }
         }
     }
 
-    fn held(&mut self, held: &HeldLine) {
+    pub(crate) fn held(&mut self, held: &HeldLine) {
         // It was parsed when it was read, so parsing succeeds again.
         if let Ok(mut record) = self.waited.parse_as(held.format, &held.text) {
             self.clients.resolve(&mut record);
@@ -276,6 +295,18 @@ impl Replay {
         self.summary.span = Some((first.min(time), now));
         now
     }
+}
+
+/// The keys with which rules of `domain` begin and no descriptor of the settings does: a gateway asks none of these rules.
+fn unasked_keys(domain: &Domain, describer: &Describer) -> Vec<String> {
+    let descriptors = describer.mapping.descriptors();
+    let is_asked = |key: &str| {
+        let mut first = descriptors.iter().filter_map(|fields| fields.first());
+        first.any(|field| *field.key == *key)
+    };
+    let keys = domain.nodes().iter().map(|node| node.key());
+    let unasked: BTreeSet<&str> = keys.filter(|key| !is_asked(key)).collect();
+    unasked.into_iter().map(str::to_owned).collect()
 }
 
 /// Updates all counts except the rules' denials.

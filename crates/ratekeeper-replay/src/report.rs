@@ -30,6 +30,9 @@ pub struct Report {
     pub growth: Vec<GrowthReport>,
 }
 
+/// The part of the lines that may be late: one of so many.
+const LATE_PART_MAX: u64 = 20;
+
 /// A rule, or one of its callers, with far more requests than in the hour before.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct GrowthReport {
@@ -168,11 +171,13 @@ pub struct Summary {
 }
 
 impl Report {
-    /// True if the figures do not speak of the log: most lines were too late to be sorted, as in logs read newest first, a
-    /// log has lines and no request, or was not read to its end.
+    /// True if the figures do not speak of the log: more than a twentieth of the lines were too late to be sorted, a log has
+    /// lines and no request, or was not read to its end, or there is no line.
     #[must_use]
     pub fn is_unsound(&self) -> bool {
-        self.summary.late > self.lines.parsed / 2 || self.summary.faults.is_unread
+        self.summary.late > self.lines.parsed / LATE_PART_MAX
+            || self.summary.faults.is_unread
+            || self.lines.read == 0
     }
 }
 

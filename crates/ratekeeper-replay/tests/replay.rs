@@ -178,10 +178,9 @@ fn logs_are_replayed_in_the_order_of_their_times() {
     ];
     let logs = names.map(|name| Log::File(folder.path().join(name)));
     let mut replay = Replay::new(ReplayOptions::default(), rules(TWO_A_MINUTE)).expect("good");
-    let logs = replay.oldest_first(logs.to_vec()).expect("all are there");
-    for log in &logs {
-        replay.read(log, |_| {}).expect("it can be read");
-    }
+    replay
+        .read_all(logs.to_vec(), |_| {})
+        .expect("all are there");
     let report = replay.report();
     assert_eq!((report.lines.parsed, report.summary.denied), (6_000, 0));
     assert_eq!(report.summary.late, 0);
@@ -194,11 +193,11 @@ fn logs_are_replayed_in_the_order_of_their_times() {
 fn logs_newest_first_are_no_sound_report() {
     let folder = rotated();
     let mut replay = Replay::new(ReplayOptions::default(), rules(TWO_A_MINUTE)).expect("good");
-    for name in ["access.log", "access.log.1"] {
+    for (name, is_unsound) in [("access.log", false), ("access.log.1", true)] {
         let log = Log::File(folder.path().join(name));
         replay.read(&log, |_| {}).expect("it can be read");
+        assert_eq!(replay.report().is_unsound(), is_unsound, "{name}");
     }
-    assert!(!replay.report().is_unsound());
     let log = Log::File(folder.path().join("access.log.2.gz"));
     replay.read(&log, |_| {}).expect("it can be read");
     let report = replay.report();
@@ -206,6 +205,112 @@ fn logs_newest_first_are_no_sound_report() {
     // The span does not hide the days that came late.
     let head = "2015-05-17T00:00:00Z to 2015-05-19T08:19:45Z";
     assert!(report.to_string().contains(head), "{report}");
+}
+
+/// Nodes behind a balancer write a log each, over the same time.
+#[test]
+fn logs_of_several_servers_are_replayed_as_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let lines = (0..9_000_u64).map(|at| {
+        let address = format!("192.0.2.{}", at % 7);
+        // Each server logs some requests when they end.
+        let late = if at % 5 == 0 { 20 } else { 0 };
+        line(
+            &address,
+            (60 + at / 3).saturating_sub(late),
+            "GET / HTTP/1.1",
+        )
+    });
+    let lines: Vec<String> = lines.collect();
+    let part = |name: &str, wanted: &dyn Fn(usize) -> bool| {
+        let lines = lines.iter().enumerate().filter(|(at, _)| wanted(*at));
+        let text: String = lines.map(|(_, line)| &**line).collect();
+        std::fs::write(folder.path().join(name), text).expect("it can be written");
+        Log::File(folder.path().join(name))
+    };
+    let reported = |logs: Vec<Log>| {
+        let mut replay = Replay::new(ReplayOptions::default(), rules(TWO_A_MINUTE)).expect("good");
+        replay.read_all(logs, |_| {}).expect("all are there");
+        replay.report()
+    };
+    let whole = reported(vec![part("whole.log", &|_| true)]);
+    let dealt = reported(vec![
+        part("a.log", &|at| at % 3 == 0),
+        part("b.log", &|at| at % 3 == 1 && at < 6_000),
+        part("c.log", &|at| at % 3 == 2),
+        part("d.log", &|at| at % 3 == 1 && at >= 6_000),
+    ]);
+    assert_eq!(dealt.warnings, Vec::<String>::new());
+    assert_eq!((dealt.lines, dealt.summary.late), (whole.lines, 0));
+    assert_eq!(dealt.summary.denied, whole.summary.denied);
+    assert_eq!(dealt.rules, whole.rules);
+    assert!(whole.summary.denied > 1_000 && !dealt.is_unsound());
+    let twice = reported(vec![part("a.log", &|_| true), part("a.log", &|_| true)]);
+    assert!(
+        twice.warnings[0].contains("a.log is named twice"),
+        "{:?}",
+        twice.warnings
+    );
+}
+
+#[test]
+fn one_log_of_several_that_cannot_be_read_to_its_end_ends_the_replay() {
+    let folder = rotated();
+    let zipped = std::fs::read(folder.path().join("access.log.2.gz")).expect("it is there");
+    let cut = folder.path().join("cut.gz");
+    std::fs::write(&cut, &zipped[..zipped.len() / 2]).expect("it can be written");
+    let logs = vec![Log::File(folder.path().join("access.log")), Log::File(cut)];
+    let mut replay = Replay::new(ReplayOptions::default(), rules(TWO_A_MINUTE)).expect("good");
+    let error = replay.read_all(logs, |_| {}).expect_err("it is cut");
+    assert!(error.to_string().contains("cut.gz"), "{error}");
+    let report = replay.report();
+    assert!(report.is_unsound() && report.lines.parsed > 0);
+    assert_eq!(
+        report.summary.allowed + report.summary.denied,
+        report.lines.parsed
+    );
+    assert_eq!(report.warnings.len(), 1, "{:?}", report.warnings);
+}
+
+#[test]
+fn a_log_without_a_line_is_no_sound_report() {
+    let report = replayed(ReplayOptions::default(), TWO_A_MINUTE, &[""]);
+    assert!(report.is_unsound());
+    assert!(
+        report.warnings[0].contains("no line"),
+        "{:?}",
+        report.warnings
+    );
+    // A rotation may have made the newest one only now.
+    let lines = line("192.0.2.1", 1, "GET / HTTP/1.1");
+    let report = replayed(ReplayOptions::default(), TWO_A_MINUTE, &["", &lines]);
+    assert!(!report.is_unsound());
+}
+
+/// Rules on what the settings do not describe are no more asked than by a gateway.
+#[test]
+fn a_rule_on_the_user_agent_is_asked_by_descriptors_alone() {
+    let text = "
+domain: web
+descriptors:
+  - key: user_agent
+    rate_limit: { unit: minute, requests_per_unit: 1 }
+";
+    let log = "192.0.2.1 - - [17/May/2015:10:00:01 +0000] \"GET / HTTP/1.1\" 200 5 \"-\" \"bot\"\n"
+        .repeat(3);
+    let report = replayed(ReplayOptions::default(), text, &[&log]);
+    assert_eq!((report.summary.denied, report.summary.unmatched), (0, 3));
+    let notes = report.summary.notes.join("\n");
+    assert!(
+        notes.contains("Rules that begin with user_agent are not asked"),
+        "{notes}"
+    );
+    let mut options = ReplayOptions::default();
+    let descriptors = Descriptors::parse("user_agent", &options.fields).expect("good");
+    options.descriptors = Some(descriptors);
+    let report = replayed(options, text, &[&log]);
+    assert_eq!(report.summary.denied, 2);
+    assert!(!report.summary.notes.join("").contains("not asked"));
 }
 
 #[test]

@@ -15,7 +15,7 @@ Examples:
     Get(TenantArgs),
     /// Set plans and overrides of a tenant; what is not named stays as it is
     #[command(after_help = "\
-An override is DESCRIPTOR=HITS/WINDOW: the entries after the tenant's, or `default` for the tenant as a whole; the window is a unit or a duration, and options may follow: `,post_paid` makes it a budget, `,max_debt=HITS`, `,burst=HITS` and `,algorithm=NAME` are those of rules. Plans and overrides may have dates: @FROM..UNTIL, @FROM.. or @..UNTIL. While several of one descriptor are in force, the one that began last counts, so after its end the earlier one holds again.
+An override is DESCRIPTOR=HITS/WINDOW: the entries after the tenant's, or `default` for the tenant as a whole; the window is a unit or a duration, and options may follow: `,post_paid` makes it a budget, `,max_debt=HITS`, `,burst=HITS` and `,algorithm=NAME` are those of rules. An override that takes the place of another keeps the options it does not name; `,burst=none` takes one away. Plans and overrides may have dates: @FROM..UNTIL, @FROM.. or @..UNTIL. While several of one descriptor are in force, the one that began last counts, so after its end the earlier one holds again.
 
 Without dates, a plan or an override takes the place of the one that never ends. With a start, it takes the place of the one with that start. What changed is printed. --replace and --file set all that the tenant has: they show what it would lose, and ask; without a terminal they need --yes.
 
@@ -214,7 +214,7 @@ pub(crate) struct QuotaUsage {
     #[arg(long, value_name = "TIME")]
     pub(crate) until: Option<String>,
     /// Only calls of this tenant
-    #[arg(long, value_name = "API_KEY")]
+    #[arg(long, value_name = "TENANT")]
     pub(crate) tenant: Option<String>,
     /// Its domain, if several have tenants
     #[arg(long, requires = "tenant")]
@@ -269,7 +269,7 @@ Examples:
 #[derive(Debug, Args)]
 pub(crate) struct AuditList {
     /// Only changes of this tenant
-    #[arg(long, value_name = "API_KEY")]
+    #[arg(long, value_name = "TENANT")]
     pub(crate) tenant: Option<String>,
     /// Its domain, if several have tenants
     #[arg(long, requires = "tenant")]

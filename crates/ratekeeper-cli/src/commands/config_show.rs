@@ -26,17 +26,12 @@ fn shown(layers: &Layers, settings: &Settings) -> Vec<Shown> {
         let said = layers.get(setting);
         // What follows from other settings is shown as it will be, not as the nothing that was said.
         let is = |row: &Setting| setting.key == row.key && said.text.is_empty();
-        let (text, origin) = if is(&row::rules) {
+        let (text, origin) = if is(&row::rules) && settings.rules.path.is_some() {
             (path(settings.rules.path.as_ref()), "found".to_owned())
         } else if is(&row::state) && settings.state.is_some() {
             (path(settings.state.as_ref()), "data_dir".to_owned())
         } else {
             (value(&said), said.origin.to_string())
-        };
-        let origin = if text.is_empty() {
-            "default".to_owned()
-        } else {
-            origin
         };
         (setting.key, text, origin)
     };

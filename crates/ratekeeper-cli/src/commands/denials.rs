@@ -84,7 +84,7 @@ pub(super) fn run(args: &Denials) -> Result<ExitCode> {
     }
 }
 
-/// The tenant on standard input, its first line.
+/// The tenant on standard input.
 pub(super) fn read_tenant() -> Result<String> {
     use std::io::{IsTerminal as _, Read as _};
 
@@ -96,16 +96,24 @@ pub(super) fn read_tenant() -> Result<String> {
     }
     let mut text = String::new();
     let read = std::io::stdin()
-        .take(TENANT_BYTES_MAX)
+        .take(TENANT_BYTES_MAX + 2)
         .read_to_string(&mut text);
     read.context("cannot read a tenant from standard input")?;
     named(&text)
 }
 
+/// The tenant that is all of `text`: a part of it would be another one.
 fn named(text: &str) -> Result<String> {
-    match text.lines().next().map(str::trim) {
-        Some(tenant) if !tenant.is_empty() => Ok(tenant.to_owned()),
-        _ => bail!("name a tenant: by its value, its fingerprint, or * and its last characters"),
+    let tenant = text.trim();
+    if tenant.contains('\n') {
+        bail!("there is more than one line: name one tenant");
+    }
+    if tenant.len() as u64 > TENANT_BYTES_MAX {
+        bail!("a tenant has at most {TENANT_BYTES_MAX} bytes");
+    }
+    match tenant.is_empty() {
+        false => Ok(tenant.to_owned()),
+        true => bail!("name a tenant: by its value, its fingerprint, or * and its last characters"),
     }
 }
 
@@ -318,6 +326,21 @@ mod tests {
                 ..DenialGroup::default()
             }],
             told_by: ToldBy::default(),
+        }
+    }
+
+    #[test]
+    fn a_tenant_is_taken_whole_or_not_at_all() {
+        assert_eq!(named(" acme\r\n").expect("it is one"), "acme");
+        let most = "x".repeat(64 << 10);
+        assert_eq!(named(&format!("{most}\n")).expect("it fits"), most);
+        for (text, why) in [
+            (format!("{most}x"), "at most 65536 bytes"),
+            ("acme\nother\n".to_owned(), "more than one line"),
+            (" \n".to_owned(), "name a tenant"),
+        ] {
+            let said = named(&text).expect_err("it is refused").to_string();
+            assert!(said.contains(why), "{said}");
         }
     }
 

@@ -63,7 +63,16 @@ impl<'a> Plan<'a> {
     fn new(variables: &'a Variables, loaded: Option<&'a Loaded>) -> Self {
         let pairs = variables.pairs.iter();
         let pairs: Vec<_> = pairs.map(|(name, value)| (&**name, &**value)).collect();
-        let (layers, problems) = settings::of_ratelimit(&Environment::of(&pairs));
+        let has_secrets = !variables.secrets.is_empty();
+        let (layers, refused) = settings::of_ratelimit(&Environment::of(&pairs), has_secrets);
+        let mut problems = unresolved(variables);
+        // What a template stands for may well be good.
+        let is_template = |of: &Problem| {
+            let mut names = of.place.split(" and ");
+            names.any(|name| problems.iter().any(|it| it.place == name))
+        };
+        let refused: Vec<_> = refused.into_iter().filter(|it| !is_template(it)).collect();
+        problems.extend(refused);
         Self {
             variables,
             layers,
@@ -116,6 +125,13 @@ impl<'a> Plan<'a> {
                 within_line(name)
             );
         }
+        for place in &self.variables.others {
+            let _ = writeln!(
+                text,
+                "- The variables of `{}` are left out: it is not envoyproxy/ratelimit.",
+                within_line(place)
+            );
+        }
     }
 
     fn differences(&self, text: &mut String) {
@@ -144,6 +160,26 @@ impl<'a> Plan<'a> {
              counter, and a rule with an error is told with its line.\n"
         );
     }
+}
+
+/// The values that answers depend on and that are not what the service is given.
+fn unresolved(variables: &Variables) -> Vec<Problem> {
+    let heeded = variables.pairs.iter();
+    let heeded = heeded.filter(|(name, _)| settings::heeds(name));
+    let problem = |(name, value): &(String, String)| {
+        let message = if value.contains("${") || value.contains("$(") {
+            format!(
+                "`{value}` is a template: write what it stands for, as `env` prints it in the container"
+            )
+        } else if value.contains('\n') {
+            "its value has several lines: each line of the file should be NAME=VALUE".to_owned()
+        } else {
+            return None;
+        };
+        let place = name.clone();
+        Some(Problem { place, message })
+    };
+    heeded.filter_map(problem).collect()
 }
 
 /// A setting as a line of the file, with the variable that says so. A secret stays where it is.
@@ -211,6 +247,26 @@ mod tests {
             assert!(plan.contains(part), "{part}: {plan}");
         }
         assert!(!plan.contains("geheim"), "{plan}");
+    }
+
+    #[test]
+    fn what_serve_would_refuse_is_in_the_way() {
+        let plan = plan("REDIS_URL=redis:6379\nREDIS_SOCKET_TYPE=tcp\nPORT=notanumber\n");
+        assert!(
+            plan.contains("**In the way:** `PORT`: `0.0.0.0:notanumber` is not an address"),
+            "{plan}"
+        );
+        for value in ["${ROOT:-/data}", "$(ROOT)", "a/${ROOT}"] {
+            let text = format!("RUNTIME_ROOT={value}\n");
+            let variables = Variables::parse(&text).expect("it is good");
+            let plan = Plan::new(&variables, None);
+            assert_eq!(plan.problems.len(), 1, "{}", plan.text());
+            assert!(
+                plan.text().contains("**In the way:** `RUNTIME_ROOT`: "),
+                "{}",
+                plan.text()
+            );
+        }
     }
 
     #[test]

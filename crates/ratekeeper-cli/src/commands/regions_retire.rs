@@ -113,7 +113,7 @@ fn with_overrides(settings: &Settings) -> Result<RuleSet> {
             "--quotas {address}: there is no such file here, and the wait depends on the overrides in it: run this on a node"
         );
     }
-    let index = block_on(async { quotas::all(&quotas::open(settings, &address)?).await });
+    let index = block_on(async { quotas::all(&quotas::open_existing(settings, &address)?).await });
     let index = index.with_context(|| format!("--quotas {address}"))?;
     Ok(rules.with_tenants(&index).rules)
 }

@@ -38,8 +38,9 @@ pub(crate) fn run(args: &cli::Replay) -> Result<ExitCode> {
     let mut options = replay_options(args, settings.auth)?;
     options.wait_max = (*settings.values.wait_max).into();
     let mut replay = Replay::new(options, loaded.rules)?;
-    let logs = replay.oldest_first(logs)?;
-    let done = read_all(logs, |log, progress| replay.read(log, progress));
+    let bar = bar();
+    let done = replay.read_all(logs, |progress| show(&bar, progress));
+    bar.finish_and_clear();
     let report = replay.report();
     let malformed = (report.lines, &*report.summary.bad_lines);
     // What was read before a fault counts: it may be hours of it.
@@ -50,7 +51,7 @@ pub(crate) fn run(args: &cli::Replay) -> Result<ExitCode> {
     Ok(exit(report.lines, report.is_unsound(), args.strict))
 }
 
-/// Reads all logs, with a bar for people.
+/// Reads all logs, one after the other, with a bar for people.
 fn read_all(
     logs: Vec<Log>,
     mut read: impl FnMut(&Log, &mut dyn FnMut(Progress)) -> Result<(), ReplayError>,

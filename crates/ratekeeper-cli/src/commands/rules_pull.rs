@@ -4,9 +4,9 @@ use crate::cli::RulesPull;
 use crate::output::{self, count};
 use crate::settings::{self, Fetched, Flags, Settings, row};
 use anyhow::{Context, Result, bail};
-use ratekeeper_rules::Source;
+use ratekeeper_rules::{ReadOptions, Source};
 use ratekeeper_sources::{TextsPlace, TextsSource};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
@@ -25,6 +25,7 @@ pub(crate) fn run(args: &RulesPull) -> Result<ExitCode> {
                 "{files} in {}, {written} written\n",
                 folder.display()
             ))?;
+            return left_over(folder, texts, args.force);
         }
         (None, [text]) => output::print_data(&text.text)?,
         (None, texts) => bail!(
@@ -33,6 +34,29 @@ pub(crate) fn run(args: &RulesPull) -> Result<ExitCode> {
         ),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Tells the files of rules in `folder` that are not among `texts` any more: a push would bring them back. They are not
+/// deleted, since they may be other rules.
+fn left_over(folder: &Path, texts: &[Source], force: bool) -> Result<ExitCode> {
+    let kept: Result<HashSet<_>> = texts
+        .iter()
+        .map(|text| Ok(folder.join(file_name(&text.name)?)))
+        .collect();
+    let kept = kept?;
+    let there = ratekeeper_rules::read(folder, &ReadOptions::default()).unwrap_or_default();
+    let others = there.iter().map(|source| Path::new(&source.name));
+    let others: Vec<_> = others.filter(|path| !kept.contains(*path)).collect();
+    for path in &others {
+        output::complain(&format!(
+            "ratekeeper: {} is not at that place: delete it, or `ratekeeper rules push` puts it there",
+            path.display()
+        ));
+    }
+    Ok(match others.is_empty() || force {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
 }
 
 /// The place that `url` names, or else the `rules` setting.
@@ -141,6 +165,26 @@ mod tests {
             write(folder.path(), &texts[..2], false).expect("they differ"),
             2
         );
+    }
+
+    #[test]
+    fn files_that_are_not_there_any_more_are_told() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let text = |name: &str| Source {
+            name: name.to_owned(),
+            text: "domain: d\n".to_owned(),
+        };
+        let both = [text("a"), text("more/b.yaml")];
+        write(folder.path(), &both, false).expect("they are written");
+        let code = |texts: &[Source], force: bool| {
+            let code = left_over(folder.path(), texts, force).expect("they can be read");
+            format!("{code:?}")
+        };
+        let [good, bad] = [ExitCode::SUCCESS, ExitCode::FAILURE].map(|code| format!("{code:?}"));
+        assert_eq!(code(&both, false), good);
+        assert_eq!(code(&both[..1], false), bad);
+        assert_eq!(code(&both[..1], true), good);
+        assert!(folder.path().join("more/b.yaml").exists());
     }
 
     #[test]

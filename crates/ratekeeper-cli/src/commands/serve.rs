@@ -24,7 +24,7 @@ use crate::home::Home;
 use crate::limiter::{self, Served};
 use crate::output::{self, count};
 use crate::quotas::{Quotas, Unopened};
-use crate::settings::{self, Environment, Flags, LogFormat, Settings, TlsSettings};
+use crate::settings::{self, Environment, Flags, LogFormat, LogTo, Settings, TlsSettings};
 use crate::state::{Saver, State};
 use crate::traces::Traces;
 use crate::{logging, quotas};
@@ -323,7 +323,13 @@ fn welcome(
             gateway: in_front.as_ref(),
             program: &program,
         };
-        output::print(&welcome.text())?;
+        match &*settings.values.access_log {
+            // Whoever reads the log there reads nothing else.
+            Some(LogTo::Stdout) if in_front.is_some() => {
+                output::complain(welcome.text().trim_end())
+            }
+            _ => output::print(&welcome.text())?,
+        }
     }
     let shown = |address: &Option<ListenAddress>| address.as_ref().map(ToString::to_string);
     info!(

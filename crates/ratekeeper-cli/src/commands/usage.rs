@@ -1,4 +1,4 @@
-//! `ratekeeper usage API_KEY`.
+//! `ratekeeper usage TENANT`.
 
 use super::admin::query;
 use crate::cli::Usage;

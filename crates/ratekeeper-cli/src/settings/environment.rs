@@ -1,5 +1,6 @@
 //! The environment, and our own `RATEKEEPER_*` in it.
 
+use super::envoyproxy_ratelimit::heeds;
 use super::layer::{Layers, Origin};
 use super::problem::{Problem, nearest};
 use super::setting::{PREFIX, Setting};
@@ -19,10 +20,12 @@ pub(crate) const CONFIG: &str = "RATEKEEPER_CONFIG";
 /// The name of envoyproxy/ratelimit's program.
 const RATELIMIT: &str = "ratelimit";
 
-/// A copy of the environment, taken once at start; names and values that are not Unicode are left out.
+/// A copy of the environment, taken once at start; names that are not Unicode are left out.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Environment {
     variables: BTreeMap<String, String>,
+    /// Names of variables whose values are not Unicode.
+    unreadable: Vec<String>,
     /// True if the program was called by envoyproxy/ratelimit's name: whoever does that expects its behaviour.
     is_ratelimit: bool,
 }
@@ -30,12 +33,17 @@ pub(crate) struct Environment {
 impl Environment {
     /// The process's own.
     pub(crate) fn of_process() -> Environment {
-        let unicode = std::env::vars_os().filter_map(|(name, value)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
+        let named = std::env::vars_os().filter_map(|(name, value)| {
+            let name = name.into_string().ok()?;
+            Some((name, value.into_string()))
         });
+        let (unicode, others): (Vec<_>, Vec<_>) = named.partition(|(_, value)| value.is_ok());
+        let unicode = unicode.into_iter();
+        let unicode = unicode.filter_map(|(name, value)| Some((name, value.ok()?)));
         let program = std::env::args_os().next().map(PathBuf::from);
         Environment {
             variables: unicode.collect(),
+            unreadable: others.into_iter().map(|(name, _)| name).collect(),
             is_ratelimit: program
                 .is_some_and(|path| path.file_name().is_some_and(|it| it == RATELIMIT)),
         }
@@ -48,6 +56,7 @@ impl Environment {
             variables: pairs
                 .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
                 .collect(),
+            unreadable: Vec::new(),
             is_ratelimit: false,
         }
     }
@@ -85,10 +94,19 @@ impl Environment {
     pub(crate) fn put(&self, layers: &mut Layers, problems: &mut Vec<Problem>) {
         for setting in all() {
             let name = setting.variable();
-            if let Some(text) = self.get(&name) {
+            let text = match setting.may_be_empty {
+                true => self.variables.get(&name).map(String::as_str),
+                false => self.get(&name),
+            };
+            if let Some(text) = text {
                 layers.put(setting, text, Origin::Variable(name));
             }
         }
+        let is_ours = |name: &&String| name.starts_with(PREFIX) || heeds(name);
+        problems.extend(self.unreadable.iter().filter(is_ours).map(|name| Problem {
+            place: name.clone(),
+            message: "its value is not Unicode: write it in UTF-8, or take it away".to_owned(),
+        }));
         for name in self
             .variables
             .keys()
@@ -101,18 +119,11 @@ impl Environment {
 
 /// Refuses a variable that was most likely meant to be a setting.
 ///
-/// Not every unknown one: beside a Kubernetes Service named `ratekeeper`, every pod is given `RATEKEEPER_PORT`,
-/// `RATEKEEPER_SERVICE_HOST` and more of that kind, which must not keep the service from starting.
+/// Not every unknown one: see [`is_from_kubernetes`].
 fn unknown(name: &str) -> Option<Problem> {
     let variables: Vec<String> = all().map(Setting::variable).collect();
     let known = || variables.iter().map(String::as_str).chain(OTHERS);
-    let from_kubernetes = [
-        "RATEKEEPER_PORT",
-        "RATEKEEPER_SERVICE_HOST",
-        "RATEKEEPER_SERVICE_PORT",
-    ];
-    let from_kubernetes = from_kubernetes.iter().any(|start| name.starts_with(start));
-    if from_kubernetes || known().any(|known| known == name) {
+    if is_from_kubernetes(name) || known().any(|known| known == name) {
         return None;
     }
     let short = |name: &str| name.trim_start_matches(PREFIX).to_owned();
@@ -123,6 +134,19 @@ fn unknown(name: &str) -> Option<Problem> {
         place: name.to_owned(),
         message,
     })
+}
+
+/// Returns true for what every pod is given beside a Kubernetes Service named `ratekeeper` or `ratekeeper-store`:
+/// `RATEKEEPER_PORT`, `RATEKEEPER_STORE_SERVICE_HOST` and more of that kind. They must not keep the service from starting.
+fn is_from_kubernetes(name: &str) -> bool {
+    let ends = ["_PORT", "_SERVICE_HOST", "_SERVICE_PORT"];
+    let protocols = ["_TCP", "_UDP", "_SCTP"];
+    // `_PORT_6379_TCP_ADDR`: the number of a port, its protocol, and what is told of it.
+    let is_of_port = name.split("_PORT_").skip(1).any(|rest| {
+        let number = rest.trim_start_matches(|it: char| it.is_ascii_digit());
+        number.len() < rest.len() && protocols.iter().any(|part| number.starts_with(part))
+    });
+    ends.iter().any(|end| name.ends_with(end)) || name.contains("_SERVICE_PORT_") || is_of_port
 }
 
 #[cfg(test)]
@@ -169,6 +193,10 @@ mod tests {
             ("RATEKEEPER_SERVICE_PORT", "8081"),
             ("RATEKEEPER_SERVICE_PORT_GRPC", "8081"),
             ("RATEKEEPER_SERVICE_TOKN", "t"),
+            ("RATEKEEPER_STORE_PORT", "tcp://10.0.0.2:6379"),
+            ("RATEKEEPER_STORE_PORT_6379_TCP_ADDR", "10.0.0.2"),
+            ("RATEKEEPER_RULES_SERVICE_HOST", "10.0.0.3"),
+            ("RATEKEEPER_DATA_SERVICE_PORT_HTTP", "80"),
         ]);
         assert_eq!(
             problems,

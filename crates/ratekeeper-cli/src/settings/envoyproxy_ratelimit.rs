@@ -41,6 +41,17 @@ const COMMON: [&str; 11] = [
 /// The most variables that one message lists.
 const NAMED_MAX: usize = 5;
 
+/// Returns true if answers depend on the variable of that name.
+pub(crate) fn heeds(name: &str) -> bool {
+    let is_called = |known: &str| match known.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == known,
+    };
+    VARIABLES
+        .iter()
+        .any(|(known, here, _)| matches!(here, Is(_) | Makes | Stops(_)) && is_called(known))
+}
+
 /// Puts envoyproxy/ratelimit's variables over `layers`; those that cannot be translated go to `problems`.
 pub(super) fn put(environment: &Environment, layers: &mut Layers, problems: &mut Vec<Problem>) {
     for (name, here, says) in VARIABLES {

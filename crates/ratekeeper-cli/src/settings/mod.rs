@@ -35,6 +35,7 @@ mod xds;
 
 pub(crate) use changed::AtStart;
 pub(crate) use environment::{ADMIN_TOKEN, Environment};
+pub(crate) use envoyproxy_ratelimit::heeds;
 pub(crate) use file::fingerprint;
 pub(crate) use flags::{CommandFlags, Flags, is_gateways};
 pub(crate) use gateway::LogTo;
@@ -125,10 +126,23 @@ pub(crate) fn of_process(flags: &Flags) -> Result<Settings, Problems> {
     loaded.map(|(_, settings)| settings)
 }
 
-/// The settings that envoyproxy/ratelimit's variables make of themselves, and what of them cannot be.
-pub(crate) fn of_ratelimit(environment: &Environment) -> (Layers, Vec<Problem>) {
+/// The settings that envoyproxy/ratelimit's variables make of themselves, and what a start with them and the profile
+/// `envoy` would refuse. With `has_secrets`, settings may lack others whose values are not here.
+pub(crate) fn of_ratelimit(environment: &Environment, has_secrets: bool) -> (Layers, Vec<Problem>) {
     let (mut layers, mut problems) = (Layers::default(), Vec::new());
     envoyproxy_ratelimit::put(environment, &mut layers, &mut problems);
+    let mut planned = layers.clone();
+    planned.put(&row::profile, "envoy", layer::Origin::Name);
+    envoyproxy_ratelimit::judge(environment, &mut planned, &mut problems);
+    if has_secrets {
+        let mut reader = Reader::new(&planned);
+        Values::read(&mut reader);
+        problems.extend(reader.problems);
+    } else {
+        let nowhere = Home::find_in(&[], Path::new(""));
+        let refused = Settings::from_layers(&planned, &nowhere).err();
+        problems.extend(refused.into_iter().flat_map(|Problems(all)| all));
+    }
     (layers, problems)
 }
 

@@ -3,7 +3,9 @@
 use super::layer::{Origin, RawValue};
 use super::nested::{self, NestedError};
 use super::value_error::ValueError;
-use ratekeeper_http::{Identity, IdentityConfig, IdentityError, Mapping};
+use ratekeeper_http::{
+    Identity, IdentityConfig, IdentityError, Mapping, TrustedProxies, TrustedProxiesError,
+};
 use ratekeeper_rules::PathPattern;
 use serde_json::Value;
 
@@ -35,6 +37,14 @@ pub(super) fn auth(text: &str) -> Result<(Option<Box<str>>, Mapping), RequestSet
         Some(_) => return Err(RequestSettingError::Domain),
     };
     Ok((domain, nested::deserialize(value, "")?))
+}
+
+/// The networks of proxies that are trusted; `none`, like nothing, stands for no proxy.
+pub(super) fn trusted_proxies(text: &str) -> Result<TrustedProxies, TrustedProxiesError> {
+    match text.trim().eq_ignore_ascii_case("none") {
+        true => "".parse(),
+        false => text.parse(),
+    }
 }
 
 /// Parses `identity`, which says how callers are identified.

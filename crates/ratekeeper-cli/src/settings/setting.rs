@@ -17,6 +17,8 @@ pub(crate) struct Setting {
     pub(crate) is_nested: bool,
     /// True if the value must not be shown.
     pub(crate) is_secret: bool,
+    /// True if an empty variable sets it to nothing. Other settings take one for a variable that is not set.
+    pub(super) may_be_empty: bool,
     /// True if the short help (`-h`) has it.
     pub(crate) is_in_short_help: bool,
 }
@@ -36,6 +38,14 @@ impl Setting {
     pub(crate) fn help(&self) -> String {
         let lines: Vec<&str> = self.lines.iter().map(|line| line.trim()).collect();
         lines.join(" ")
+    }
+
+    /// Lets an empty variable set it to nothing.
+    pub(super) const fn or_empty(self) -> Self {
+        Self {
+            may_be_empty: true,
+            ..self
+        }
     }
 
     /// Puts the setting into the short help.
@@ -89,6 +99,7 @@ pub(super) const fn value(value_name: &'static str, default: &'static str) -> Se
         is_switch: false,
         is_nested: false,
         is_secret: false,
+        may_be_empty: false,
         is_in_short_help: false,
     }
 }

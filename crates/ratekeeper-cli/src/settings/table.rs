@@ -14,7 +14,7 @@ use super::listen::{keepalive, stall_timeout, worker_threads};
 use super::log::{LogFormat, log_filter, node_name, statsd_address};
 use super::quotas::{OnQuotaFailure, database};
 use super::regions::{RegionWeights, regions};
-use super::requests::{auth, identity, slas_base};
+use super::requests::{auth, identity, slas_base, trusted_proxies};
 use super::rules::{OnBrokenRules, RulesPlace, failure_mode, profile, rules_place, tenant_key};
 use super::service::{endpoints, token};
 use super::setting::{
@@ -322,8 +322,8 @@ settings! {
         /// the client's address
         identity: Identity = nested("MAPPING") => identity;
         /// Proxies whose forwarding headers are trusted on /v1/auth and at the gateway: addresses and networks,
-        /// separated by commas; `loopback` is this host and Unix sockets; empty: none
-        trusted_proxies: TrustedProxies = value("NETWORKS", "loopback") => str::parse;
+        /// separated by commas; `loopback` is this host and Unix sockets; `none` or empty: none
+        trusted_proxies: TrustedProxies = value("NETWORKS", "loopback").or_empty() => trusted_proxies;
         /// The one header in which those proxies name the client: `x-forwarded-for`, `forwarded` (RFC 7239), or one
         /// with a single address, such as `x-real-ip`
         client_header: ClientHeader = value("NAME", "x-forwarded-for") => str::parse;

@@ -297,6 +297,37 @@ client_header: X-Real-IP
 }
 
 #[test]
+fn an_empty_variable_trusts_no_proxy_as_an_empty_flag_does() -> std::io::Result<()> {
+    let root = tempfile::tempdir()?;
+    std::fs::write(
+        root.path().join("ratekeeper.yaml"),
+        "trusted_proxies: 10.0.0.0/8\nstatsd: 'localhost:8125'\n",
+    )?;
+    let home = home(root.path());
+    let trusts = |flags: &Flags, variable: &str| {
+        let environment = environment(&[
+            ("RATEKEEPER_TRUSTED_PROXIES", variable),
+            ("RATEKEEPER_STATSD", ""),
+        ]);
+        let (layers, settings) = load(flags, &environment, &home).expect("all of it is good");
+        // To other settings nothing is not a value that a template may have lost.
+        assert_eq!(shown(&layers, "statsd").0, "localhost:8125");
+        let trusted = settings.auth.forwarding.trusted;
+        ["10.1.1.1", "127.0.0.1"].map(|address| {
+            let address = address.parse().expect("an address");
+            trusted.contains(ratekeeper_http::Hop::Address(address))
+        })
+    };
+    for nothing in ["", " ", "none"] {
+        assert_eq!(trusts(&Flags::default(), nothing), [false, false]);
+        let flags = Flags::default().with(&row::trusted_proxies, nothing);
+        assert_eq!(trusts(&flags, "loopback"), [false, false]);
+    }
+    assert_eq!(trusts(&Flags::default(), "loopback"), [false, true]);
+    Ok(())
+}
+
+#[test]
 fn slips_in_forward_auth_are_named_with_their_place() {
     for (text, message) in [
         (

@@ -32,6 +32,22 @@ fn flags_go_before_the_environment_and_that_before_the_file() {
 }
 
 #[test]
+fn a_value_that_was_said_has_a_source_also_if_it_is_empty() {
+    let folder = tempdir().expect("a folder can be made");
+    let from = |arguments: &str, variable: &str| {
+        let mut command = ratekeeper(folder.path(), &format!("config show --json {arguments}"));
+        command.env("RATEKEEPER_TRUSTED_PROXIES", variable);
+        let said = said(command.output().expect("the binary starts")).succeeded();
+        let shown: serde_json::Value = serde_json::from_str(&said).expect("it is JSON");
+        assert!(shown["trusted_proxies"]["value"].is_null(), "{shown}");
+        assert_eq!(shown["metrics"]["from"], "default");
+        shown["trusted_proxies"]["from"].clone()
+    };
+    assert_eq!(from("--trusted-proxies=", "loopback"), "--trusted-proxies");
+    assert_eq!(from("", ""), "RATEKEEPER_TRUSTED_PROXIES");
+}
+
+#[test]
 fn unknown_keys_are_refused_with_the_nearest_known() {
     let folder = tempdir().expect("a folder can be made");
     write(
@@ -58,6 +74,22 @@ fn a_slip_in_the_environment_is_refused_too() {
     let said = said(command.output().expect("the binary starts"))
         .refused("did you mean RATEKEEPER_MEMORY_LIMIT?");
     assert!(!said.contains("RATEKEEPER_PORT"), "{said}");
+}
+
+#[test]
+#[cfg(unix)]
+fn a_variable_that_is_not_unicode_is_refused() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let folder = tempdir().expect("a folder can be made");
+    for name in ["RATEKEEPER_STORE", "RATEKEEPER_CONFIG", "REDIS_URL"] {
+        let mut command = ratekeeper(folder.path(), "config show");
+        command.env(name, std::ffi::OsStr::from_bytes(b"redis://caf\xe9/"));
+        let message = format!("{name}: its value is not Unicode");
+        said(command.output().expect("the binary starts")).refused(&message);
+    }
+    let mut command = ratekeeper(folder.path(), "config show");
+    command.env("SOMETHING", std::ffi::OsStr::from_bytes(b"\xe9"));
+    said(command.output().expect("the binary starts")).succeeded();
 }
 
 #[test]

@@ -65,6 +65,17 @@ fn two_services_are_compared_by_looks() {
         "differs: d key=ratekeeper-migrate-look: theirs 5 per hour (OK), ours 6 per hour (OK)\n\
          1 look: 0 the same, 1 different\n"
     );
+
+    // Both say the same of rules that neither has.
+    let unknown = rules(5).replace("domain: d", "domain: e");
+    write(folder.path(), "rules.yaml", &unknown);
+    let neither = check(&ours);
+    assert_eq!(neither.code, Some(1), "{}", neither.out);
+    assert_contains(
+        &neither.out,
+        "1 rule with a limit on neither side, the first for e key=",
+    );
+    check(&theirs).refused("are one service");
 }
 
 #[test]
@@ -86,7 +97,14 @@ fn services_that_tell_no_limits_are_not_the_same() {
         let address = format!("http://{address}");
         run(
             folder.path(),
-            &["migrate", "--rules", rules, "--check", &address, &address][..],
+            &[
+                "migrate",
+                "--rules",
+                rules,
+                "--check",
+                &address,
+                "127.0.0.1:1",
+            ][..],
         )
     };
     check("rules.yaml").refused("it answers without `statuses`");

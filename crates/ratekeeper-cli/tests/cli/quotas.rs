@@ -314,6 +314,32 @@ fn commands_open_the_database_themselves() {
     assert!(nowhere.err.contains("--data-dir"), "{}", nowhere.err);
 }
 
+/// A path with a slip is no empty database, and a new key is not that of a database from a backup.
+#[test]
+fn commands_that_look_make_nothing() {
+    let folder = tempdir().expect("a folder can be made");
+    for args in [
+        "audit verify --data-dir typo",
+        "quota migrate --data-dir typo",
+        "token list --quotas sqlite://typo/x.db",
+        "token revoke anna --quotas sqlite://typo/x.db",
+    ] {
+        run(folder.path(), args).refused("there is no database");
+        assert!(!folder.path().join("typo").exists(), "{args}");
+    }
+    let made = "token create anna --role editor --quotas sqlite://there/x.db";
+    run(folder.path(), made).succeeded();
+    run(folder.path(), "token list --quotas sqlite://there/x.db").succeeded();
+    std::fs::remove_file(folder.path().join("there/tenant.key")).expect("it was made");
+    for args in [
+        "audit verify --quotas sqlite://there/x.db",
+        "token list --quotas sqlite://there/x.db",
+    ] {
+        run(folder.path(), args).refused("tenant.key, the key of the tenants");
+        assert!(!folder.path().join("there/tenant.key").exists(), "{args}");
+    }
+}
+
 #[test]
 fn secrets_in_the_address_are_not_shown() {
     let folder = tempdir().expect("a folder can be made");

@@ -42,6 +42,16 @@ fn a_log_is_played_at_its_own_time() {
 }
 
 #[test]
+fn a_log_without_a_line_is_an_error() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", RULES);
+    write(folder.path(), "empty.log", "");
+    let said = run(folder.path(), "replay --rules rules.yaml --log empty.log");
+    assert_eq!(said.code, Some(1), "{}", said.out);
+    assert_contains(&said.out, "There is no line in the log");
+}
+
+#[test]
 fn one_request_is_counted_in_the_singular() {
     let folder = tempdir().expect("a folder can be made");
     write(folder.path(), "rules.yaml", RULES);

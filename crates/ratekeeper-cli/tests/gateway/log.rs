@@ -29,6 +29,20 @@ fn logged(format: &str) -> (Gateway, String) {
 }
 
 #[test]
+fn a_log_on_standard_output_has_no_other_line() {
+    let upstream = Upstream::start(|_| ok("hello"));
+    let gateway = Gateway::without_stderr(&upstream.url(), &["--access-log", "-"]);
+    gateway.get("/orders/1", &[]);
+    eventually("the request is logged", || {
+        gateway.process.has_printed("/orders/1")
+    });
+    for line in gateway.process.output().lines() {
+        let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        assert_eq!(line["path"], "/orders/1");
+    }
+}
+
+#[test]
 fn a_line_says_what_was_decided_and_why() {
     let (_gateway, text) = logged("json");
     let lines: Vec<serde_json::Value> = text

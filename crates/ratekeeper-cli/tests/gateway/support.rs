@@ -51,6 +51,13 @@ impl Gateway {
         Gateway(setup.args(args).start())
     }
 
+    /// With nothing but its standard output in what it prints.
+    pub(crate) fn without_stderr(upstream: &str, args: &[&str]) -> Gateway {
+        let setup = Setup::gateway(PROGRAM, upstream).rules(RULES);
+        let prefix = ["sh", "-c", "exec \"$@\" 2>/dev/null", "sh"];
+        Gateway(setup.behind(&prefix).args(args).start())
+    }
+
     /// With rules, settings, and other arguments.
     pub(crate) fn start_with(rules: &str, settings: &str, args: &[&str]) -> Gateway {
         let setup = Setup::front(PROGRAM).rules(rules).settings(settings);

@@ -116,12 +116,17 @@ fn as_times<S: Serializer>(
     span.map(Span::new).serialize(serializer)
 }
 
+/// The warning of a trace that is empty, or has a head alone.
+const NO_CALL: &str = "There is no call in the trace: nothing was replayed.";
+
 impl CostReport {
-    /// True if the figures do not speak of the trace: most lines came late, it has lines and no call, or it was not read to
-    /// its end.
+    /// True if the figures do not speak of the trace: most lines came late, it has lines and no call, was not read to its
+    /// end, or is empty.
     #[must_use]
     pub fn is_unsound(&self) -> bool {
-        self.summary.late > self.lines.parsed / 2 || self.summary.faults.is_unread
+        self.summary.late > self.lines.parsed / 2
+            || self.summary.faults.is_unread
+            || self.lines.read == 0
     }
 
     /// The first few malformed lines.
@@ -148,7 +153,9 @@ impl CostSummary {
                 self.late
             )
         });
-        self.faults.warnings.iter().cloned().chain(late).collect()
+        let of_nothing = (lines.read == 0).then(|| NO_CALL.to_owned());
+        let of_logs = self.faults.warnings.iter().cloned();
+        of_logs.chain(of_nothing).chain(late).collect()
     }
 }
 

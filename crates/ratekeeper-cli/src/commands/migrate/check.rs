@@ -28,6 +28,8 @@ struct Look {
     /// The rule's path, for people.
     path: String,
     body: Value,
+    /// True if the rules have a limit for it.
+    has_limit: bool,
 }
 
 pub(super) fn run(
@@ -36,6 +38,9 @@ pub(super) fn run(
     ours: &str,
     ca: Option<&Path>,
 ) -> Result<ExitCode> {
+    if host(theirs) == host(ours) {
+        bail!("{theirs} and {ours} are one service; name the old one and the new one");
+    }
     let looks = looks(rules);
     if looks.is_empty() {
         bail!("the rules have no descriptor with a limit, so there is nothing to compare");
@@ -51,12 +56,14 @@ pub(super) fn run(
         let answer = ask(service, &files, &look.body);
         answer.with_context(|| format!("{service} does not answer for {}", within_line(&look.path)))
     };
-    let mut different = Vec::new();
+    let (mut different, mut missing) = (Vec::new(), Vec::new());
     let mut charging = false;
     for look in &looks {
         let (before, our) = (ask(theirs, look)?, ask(ours, look)?);
         if before.limit != our.limit || before.code != our.code {
             different.push(format!("{}: theirs {before}, ours {our}", look.path));
+        } else if look.has_limit && before.limit.is_none() {
+            missing.push(&*look.path);
         }
         // A second look shows if the first one was charged.
         charging |= !charging && ask(theirs, look)?.remaining < before.remaining;
@@ -67,6 +74,14 @@ pub(super) fn run(
     }
     if different.len() > SHOWN_MAX {
         let _ = writeln!(text, "… and {} more", different.len() - SHOWN_MAX);
+    }
+    if let Some(first) = missing.first() {
+        let rules = count(missing.len(), "rule");
+        let _ = writeln!(
+            text,
+            "{rules} with a limit on neither side, the first for {}: are these the rules in force?",
+            within_line(first)
+        );
     }
     if charging {
         text.push_str(
@@ -81,10 +96,16 @@ pub(super) fn run(
         different.len()
     );
     output::print(&text)?;
-    Ok(match different.is_empty() {
+    Ok(match different.is_empty() && missing.is_empty() {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })
+}
+
+/// The part of an address that tells services apart.
+fn host(address: &str) -> &str {
+    let host = address.split_once("://").map_or(address, |(_, host)| host);
+    host.trim_end_matches('/')
 }
 
 /// The answer of a service to a look.
@@ -150,13 +171,18 @@ fn looks(rules: &RuleSet) -> Vec<Look> {
     let mut looks = Vec::new();
     for domain in rules.domains() {
         for node in domain.nodes() {
-            add(domain, &mut Vec::new(), node, &mut looks);
+            add((rules, domain), &mut Vec::new(), node, &mut looks);
         }
     }
     looks
 }
 
-fn add(domain: &Domain, above: &mut Vec<(String, String)>, node: &Node, looks: &mut Vec<Look>) {
+fn add(
+    (rules, domain): (&RuleSet, &Domain),
+    above: &mut Vec<(String, String)>,
+    node: &Node,
+    looks: &mut Vec<Look>,
+) {
     let value = match node.value() {
         None => UNUSED_VALUE.to_owned(),
         Some(pattern) => pattern.replace('*', UNUSED_VALUE),
@@ -173,7 +199,11 @@ fn add(domain: &Domain, above: &mut Vec<(String, String)>, node: &Node, looks: &
                 _ => format!("{key}={value}"),
             });
         let shown: Vec<_> = shown.collect();
+        let rules = node.rules().iter().map(|index| rules.rule(*index));
         looks.push(Look {
+            has_limit: rules
+                .into_iter()
+                .any(|rule| rule.enabled && rule.limited().is_some()),
             path: format!("{} {}", domain.name(), shown.join(",")),
             body: json!({
                 "domain": domain.name(),
@@ -182,7 +212,7 @@ fn add(domain: &Domain, above: &mut Vec<(String, String)>, node: &Node, looks: &
         });
     }
     for child in node.nodes() {
-        add(domain, above, child, looks);
+        add((rules, domain), above, child, looks);
     }
     above.pop();
 }

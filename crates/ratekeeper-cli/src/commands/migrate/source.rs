@@ -1,8 +1,10 @@
 //! Variables, from lines or from YAML that has them.
 
+mod containers;
+
 use crate::settings;
 use anyhow::{Result, bail};
-use serde_json::{Map, Value};
+use containers::Container;
 
 /// The most variables.
 const VARIABLES_MAX: usize = 10_000;
@@ -13,6 +15,8 @@ pub(super) struct Variables {
     pub(super) pairs: Vec<(String, String)>,
     /// Those whose values are elsewhere.
     pub(super) secrets: Vec<String>,
+    /// The containers beside envoyproxy/ratelimit, whose variables are not here.
+    pub(super) others: Vec<String>,
     /// True for the configuration of an Envoy Gateway.
     pub(super) is_gateway: bool,
 }
@@ -21,20 +25,22 @@ impl Variables {
     /// Reads lines NAME=VALUE, or YAML with `env`, `environment` or `extraEnv`.
     ///
     /// # Errors
-    /// There are none.
+    /// There are none, or two containers of envoyproxy/ratelimit give one variable different values.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let mut all = Self::default();
         if let Some(pairs) = lines(text) {
             all.pairs = pairs;
         } else {
+            let mut found = Vec::new();
             for document in text.split("\n---") {
                 if document.trim().is_empty() {
                     continue;
                 }
                 let value = settings::nested(document.trim_start_matches("---"))?;
                 all.is_gateway |= value["kind"] == "EnvoyGateway";
-                all.walk(&value);
+                containers::find(&value, "", &mut found);
             }
+            all.take(containers::chosen(found))?;
         }
         if all.pairs.len() + all.secrets.len() > VARIABLES_MAX {
             bail!("more than {VARIABLES_MAX} variables");
@@ -48,76 +54,64 @@ impl Variables {
         Ok(all)
     }
 
-    fn walk(&mut self, value: &Value) {
-        match value {
-            Value::Array(list) => list.iter().for_each(|value| self.walk(value)),
-            Value::Object(map) => {
-                for (key, value) in map {
-                    match (&**key, value) {
-                        ("env" | "environment" | "extraEnv" | "extraEnvVars", value) => {
-                            self.variables(value);
-                        }
-                        (_, value) => self.walk(value),
-                    }
+    /// Takes what the containers of envoyproxy/ratelimit say, and the places of all others.
+    fn take(&mut self, (theirs, others): (Vec<Container>, Vec<Container>)) -> Result<()> {
+        for (at, one) in theirs.iter().enumerate() {
+            for other in &theirs[at + 1..] {
+                if let Some(name) = one.contradicted(other) {
+                    bail!(
+                        "{} and {} give {name} different values: keep the one that runs envoyproxy/ratelimit",
+                        one.place,
+                        other.place
+                    );
                 }
             }
-            _ => {}
         }
-    }
-
-    fn variables(&mut self, value: &Value) {
-        match value {
-            Value::Array(list) => list.iter().for_each(|entry| match entry {
-                Value::Object(entry) => self.entry(entry),
-                Value::String(line) => self.pairs.extend(pair(line)),
-                _ => {}
-            }),
-            Value::Object(map) => {
-                for (name, value) in map.iter().filter(|(name, _)| is_name(name)) {
-                    match text(value) {
-                        Some(text) => self.pairs.push((name.clone(), text)),
-                        None => self.secrets.push(name.clone()),
-                    }
-                }
-            }
-            _ => {}
+        for container in theirs {
+            self.pairs.extend(container.pairs);
+            self.secrets.extend(container.secrets);
         }
-    }
-
-    /// `{ name, value }` or `{ name, valueFrom }`.
-    fn entry(&mut self, entry: &Map<String, Value>) {
-        let Some(name) = entry.get("name").and_then(Value::as_str) else {
-            return;
-        };
-        match entry.get("value").and_then(text) {
-            Some(text) => self.pairs.push((name.to_owned(), text)),
-            None => self.secrets.push(name.to_owned()),
-        }
+        self.others = others.into_iter().map(|other| other.place).collect();
+        Ok(())
     }
 }
 
-fn text(value: &Value) -> Option<String> {
-    match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
-        _ => None,
-    }
-}
-
-/// The variables of lines; [`None`] if there is another kind of line.
+/// The variables of lines; [`None`] if the first is of another kind. A later one of another kind goes on with the value
+/// before it, as `env` prints certificates.
 fn lines(text: &str) -> Option<Vec<(String, String)>> {
     let lines = text.lines().map(str::trim);
-    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-    lines.map(pair).collect()
+    let mut lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let mut pairs: Vec<_> = lines.next().map(pair).into_iter().collect::<Option<_>>()?;
+    for line in lines {
+        match (pair(line), pairs.last_mut()) {
+            (None, Some((_, value))) => {
+                value.push('\n');
+                value.push_str(line);
+            }
+            (next, _) => pairs.extend(next),
+        }
+    }
+    Some(pairs)
 }
 
 fn pair(line: &str) -> Option<(String, String)> {
     let line = line.strip_prefix("export ").unwrap_or(line);
     let (name, value) = line.split_once('=')?;
-    let value = value.trim();
-    let quoted = |mark: char| value.strip_prefix(mark)?.strip_suffix(mark);
-    let value = quoted('"').or_else(|| quoted('\'')).unwrap_or(value);
-    is_name(name).then(|| (name.to_owned(), value.to_owned()))
+    is_name(name).then(|| (name.to_owned(), unquoted(value.trim()).to_owned()))
+}
+
+/// The text within quotes, if nothing but a comment follows them; else all of it.
+fn unquoted(value: &str) -> &str {
+    let within = |mark: char| {
+        let (text, rest) = value.strip_prefix(mark)?.rsplit_once(mark)?;
+        let is_comment = rest.is_empty() || rest.trim_start().starts_with('#');
+        // A quote within the comment is not the one that ends the value.
+        match text.split_once(mark) {
+            Some((text, rest)) if rest.trim_start().starts_with('#') => Some(text),
+            _ => is_comment.then_some(text),
+        }
+    };
+    within('"').or_else(|| within('\'')).unwrap_or(value)
 }
 
 fn is_name(text: &str) -> bool {
@@ -159,5 +153,67 @@ mod tests {
         for none in ["", "a: b", "just text"] {
             assert!(Variables::parse(none).is_err(), "{none}");
         }
+    }
+
+    fn value<'a>(of: &'a Variables, name: &str) -> Vec<&'a str> {
+        let pairs = of.pairs.iter().filter(|(it, _)| it == name);
+        pairs.map(|(_, value)| &**value).collect()
+    }
+
+    const POD: &str = "
+spec:
+  containers:
+  - name: OURS
+    image: envoyproxy/ratelimit:abc
+    env: [{ name: REDIS_URL, value: 'redis:6379' }, { name: PORT, value: '8080' }, { name: LOG_LEVEL, value: info }]
+  - name: statsd-exporter
+    image: prom/statsd-exporter
+    env: [{ name: PORT, value: '9102' }, { name: LOG_LEVEL, value: debug }]
+  - name: redis
+    image: redis:7
+    env: [{ name: REDIS_URL, value: 'localhost:6379' }]
+";
+
+    #[test]
+    fn variables_of_other_containers_are_left_alone() {
+        let compose = "
+services:
+  web: { environment: { PORT: 3000, LOG_LEVEL: trace } }
+  limiter: { environment: { RUNTIME_ROOT: /data, PORT: 8080 } }
+";
+        for (text, port) in [(POD, "8080"), (compose, "8080")] {
+            let found = Variables::parse(text).expect("there are some");
+            assert_eq!(value(&found, "PORT"), [port], "{text}");
+        }
+        let pod = Variables::parse(POD).expect("there are some");
+        assert_eq!(value(&pod, "REDIS_URL"), ["redis:6379"]);
+        assert_eq!(value(&pod, "LOG_LEVEL"), ["info"]);
+    }
+
+    #[test]
+    fn containers_that_say_different_things_are_refused() {
+        let text = "
+services:
+  a: { environment: { REDIS_URL: 'a:6379', RUNTIME_ROOT: /data } }
+  b: { environment: { REDIS_URL: 'b:6379', RUNTIME_ROOT: /data } }
+";
+        let error = Variables::parse(text)
+            .expect_err("which of them?")
+            .to_string();
+        for part in ["REDIS_URL", "services.a", "services.b"] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        let same = text.replace("b:6379", "a:6379");
+        assert!(Variables::parse(&same).is_ok());
+    }
+
+    #[test]
+    fn values_of_several_lines_are_one_value() {
+        let text = "REDIS_URL=r:1\nCERT=-----BEGIN\nMIIB=\n\nb c\nPORT=8080\nROOT=\"/data\" # where\nHASH='a#b'\n";
+        let found = Variables::parse(text).expect("there are some");
+        assert_eq!(value(&found, "REDIS_URL"), ["r:1"]);
+        assert_eq!(value(&found, "PORT"), ["8080"]);
+        assert_eq!(value(&found, "ROOT"), ["/data"]);
+        assert_eq!(value(&found, "HASH"), ["a#b"]);
     }
 }

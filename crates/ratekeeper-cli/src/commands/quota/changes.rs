@@ -76,14 +76,19 @@ pub(super) fn changes(before: &TenantQuotas, after: &TenantQuotas) -> Vec<Change
 pub(super) fn not_in_force(edit: &QuotaEdit, after: &TenantQuotas, now: Timestamp) -> Vec<String> {
     let parts = parts(after);
     let plans = edit.plans.iter();
-    let plans = plans.map(|plan| (plan.dates(), PLAN.to_owned(), plan.plan.to_string()));
+    let plans = plans.map(|plan| (plan.dates(), PLAN.to_owned()));
     let limits = edit.overrides.iter();
-    let limits = limits.map(|own| (own.dates(), own.descriptor.to_string(), limit(own)));
-    let noted = plans.chain(limits).filter_map(|((from, _), what, value)| {
+    let limits = limits.map(|own| (own.dates(), own.descriptor.to_string()));
+    let noted = plans.chain(limits).filter_map(|((from, until), what)| {
         let all = parts.iter().filter(|(other, ..)| *other == what);
         let in_force = all.filter(|(_, term, _)| term.contains(now));
-        let (_, term, holds) = in_force.max_by_key(|(_, term, _)| term.from)?;
-        let is_other = from.is_none() && *holds != value;
+        let last = |(_, term, _): &&(String, Term, String)| term.from;
+        let (_, term, holds) = in_force.clone().max_by_key(last)?;
+        // The one that was set, with what it keeps of the one before.
+        let until = until.map_or(Term::ALWAYS.until, |until| until.0);
+        let set = in_force.filter(|(_, term, _)| term.until == until);
+        let (_, own_term, value) = set.max_by_key(last)?;
+        let is_other = from.is_none() && own_term != term;
         is_other.then(|| {
             format!(
                 "note: {what}: {holds}{} goes before {value}",
@@ -202,5 +207,25 @@ mod tests {
         );
         let later = Timestamp::from_secs(2_000);
         assert!(not_in_force(&edit, &quotas, later).is_empty());
+    }
+    #[test]
+    fn what_a_limit_keeps_of_the_one_before_is_no_other_limit() {
+        let now = Timestamp::from_secs(1_000);
+        let bucket = TenantOverride {
+            burst: Some(500),
+            algorithm: Some("token_bucket".into()),
+            ..own(100)
+        };
+        let mut quotas = TenantQuotas {
+            overrides: vec![bucket],
+            ..TenantQuotas::default()
+        };
+        let edit = QuotaEdit {
+            overrides: vec![own(200)],
+            ..QuotaEdit::default()
+        };
+        edit.apply(&mut quotas, now).expect("nothing is removed");
+        assert_eq!(quotas.overrides[0].burst, Some(500));
+        assert_eq!(not_in_force(&edit, &quotas, now), [""; 0]);
     }
 }

@@ -69,7 +69,9 @@ impl TokenStore {
     pub(super) fn is_required(&self) -> Result<bool> {
         match self {
             Self::Fleet(fleet) => {
-                fleet.with_store(async |store| Ok(store.fleet().await?.tokens_required))
+                let is_required =
+                    async |store: QuotaStore| Ok(store.fleet().await?.tokens_required);
+                fleet.with_store(quotas::open, is_required)
             }
             Self::Node(node) => Ok(node.tokens.is_required()),
         }
@@ -144,7 +146,7 @@ impl Fleet {
         let (token, secret) = AdminToken::generate(name, role)?;
         let token = FleetToken::from(token);
         let editor = self.editor();
-        let (shown, confirmed) = self.with_store(async move |store| {
+        let (shown, confirmed) = self.with_store(quotas::open, async move |store| {
             let version = store.create_token(&token, &editor).await?;
             // Before the wait: whoever ends the command meanwhile could never see it.
             let shown = show(&secret);
@@ -162,7 +164,9 @@ impl Fleet {
     }
 
     fn list(&self) -> Result<Vec<Listed>> {
-        let state = self.with_store(async |store| Ok(store.fleet().await?))?;
+        let state = self.with_store(quotas::open_existing, async |store| {
+            Ok(store.fleet().await?)
+        })?;
         let tokens = state.tokens.iter().filter_map(AdminToken::of_fleet);
         let mut all: Vec<Listed> = tokens.map(|token| (token, "fleet")).collect();
         if let Some(folder) = &*self.settings.values.data_dir {
@@ -176,7 +180,7 @@ impl Fleet {
     pub(super) fn revoke(&self, name: &str) -> Result<Confirmations> {
         let editor = self.editor();
         let name = name.to_owned();
-        self.with_store(async move |store| {
+        self.with_store(quotas::open_existing, async move |store| {
             let version = store.revoke_token(&name, &editor).await?;
             Confirmations::wait(&store, version).await
         })
@@ -192,13 +196,14 @@ impl Fleet {
 
     fn with_store<T, F: Future<Output = Result<T>>>(
         &self,
+        open: fn(&Settings, &DatabaseAddress) -> Result<QuotaStore>,
         command: impl FnOnce(QuotaStore) -> F,
     ) -> Result<T> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
         runtime.block_on(async {
-            let store = quotas::open(&self.settings, &self.address)?;
+            let store = open(&self.settings, &self.address)?;
             let done = command(store).await;
             done.with_context(|| format!("--quotas {}", self.address))
         })

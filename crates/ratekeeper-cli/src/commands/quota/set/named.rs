@@ -3,9 +3,11 @@
 use crate::cli::QuotaSet;
 use anyhow::{Context, Result, anyhow, bail};
 use ratekeeper_core::Timestamp;
-use ratekeeper_quota::{QuotaDocument, QuotaEdit};
+use ratekeeper_quota::{OverrideOption, QuotaDocument, QuotaEdit};
 use ratekeeper_rules::time::Rfc3339;
-use ratekeeper_rules::{CUSTOM, Dated, Dates, TenantOverride, TenantPlan, Unit};
+use ratekeeper_rules::{
+    CUSTOM, Dated, Dates, OverrideDescriptor, TenantOverride, TenantPlan, Unit,
+};
 
 /// The parts that the flags name.
 pub(super) struct Named {
@@ -51,18 +53,25 @@ impl Named {
         };
         let plans = args.plans.iter().map(|text| plan(text));
         let overrides = args.overrides.iter().map(|text| own_limit(text));
+        let overrides = overrides.collect::<Result<Vec<_>>>()?;
+        let dropped = overrides.iter().flat_map(|(own, dropped)| {
+            let options = dropped.iter();
+            options.map(|option| (own.descriptor.clone(), *option))
+        });
+        let dropped = dropped.collect();
         let removed_plans = args.remove_plans.iter().map(|text| removed(text));
         let removed_plans = removed_plans.map(|(name, from)| (name.into(), from));
         let removed_overrides = args.remove_overrides.iter().map(|text| {
             let (descriptor, from) = removed(text);
-            let descriptor = descriptor.parse();
+            let descriptor = descriptor_of(descriptor);
             let descriptor = descriptor.with_context(|| format!("--remove-override {text}"))?;
             Ok((descriptor, from))
         });
         Ok(Self {
             edit: QuotaEdit {
                 plans: plans.collect::<Result<_>>()?,
-                overrides: overrides.collect::<Result<_>>()?,
+                overrides: overrides.into_iter().map(|(own, _)| own).collect(),
+                dropped,
                 removed_plans: removed_plans.collect(),
                 removed_overrides: removed_overrides.collect::<Result<_>>()?,
             },
@@ -140,8 +149,16 @@ fn removed(text: &str) -> (&str, Option<Timestamp>) {
     dated.map_or((text, None), |(name, from)| (name, Some(from)))
 }
 
-/// The override that `text` writes as `endpoint:POST /orders=500/minute@FROM..UNTIL`.
-fn own_limit(text: &str) -> Result<TenantOverride> {
+/// The descriptor of an override. One that is left empty, as by a variable of a script, is not the whole tenant.
+fn descriptor_of(text: &str) -> Result<OverrideDescriptor> {
+    if text.is_empty() {
+        bail!("there is no descriptor; `default` is the tenant as a whole");
+    }
+    Ok(text.parse()?)
+}
+
+/// The override that `text` writes as `endpoint:POST /orders=500/minute@FROM..UNTIL`, and the options that it takes away.
+fn own_limit(text: &str) -> Result<(TenantOverride, Vec<OverrideOption>)> {
     let wrong = || {
         anyhow!(
             "--override {text}: write DESCRIPTOR=HITS/WINDOW[,OPTION…][@FROM..UNTIL], as in \
@@ -149,7 +166,9 @@ fn own_limit(text: &str) -> Result<TenantOverride> {
              default=100000/day,post_paid"
         )
     };
-    let (descriptor, hits, limit) = quota_of(text).ok_or_else(wrong)?;
+    let Some((descriptor, hits, limit)) = quota_of(text) else {
+        return Err(bad_hits(text).unwrap_or_else(wrong));
+    };
     let (limit, (effective_at, expires_at)) = match limit.split_once('@') {
         Some((limit, its)) => (
             limit,
@@ -161,7 +180,7 @@ fn own_limit(text: &str) -> Result<TenantOverride> {
     let window = parts.next().unwrap_or_default();
     let is_unit = Unit::from_name(window).is_some();
     let mut own = TenantOverride {
-        descriptor: descriptor.parse().with_context(wrong)?,
+        descriptor: descriptor_of(descriptor).with_context(wrong)?,
         requests_per_unit: hits,
         unit: is_unit.then(|| window.into()),
         window: (!is_unit).then(|| window.into()),
@@ -169,10 +188,33 @@ fn own_limit(text: &str) -> Result<TenantOverride> {
         expires_at,
         ..TenantOverride::default()
     };
+    let mut dropped = Vec::new();
     for part in parts {
-        add_option(&mut own, part).with_context(|| format!("--override {text}"))?;
+        let its = match part.split_once('=') {
+            Some((name, NONE)) => option_of(name).map(|option| dropped.push(option)),
+            _ => add_option(&mut own, part),
+        };
+        its.with_context(|| format!("--override {text}"))?;
     }
-    Ok(own)
+    Ok((own, dropped))
+}
+
+/// Takes an option away that the override before has.
+const NONE: &str = "none";
+
+/// The complaint about hits that are no number of them, if there is something like a number.
+fn bad_hits(text: &str) -> Option<anyhow::Error> {
+    let (_, rest) = text
+        .rsplit_once('=')
+        .filter(|(_, rest)| rest.contains('/'))?;
+    let (hits, _) = rest.split_once('/')?;
+    let is_like_one = |byte: u8| byte.is_ascii_digit() || b"-+.".contains(&byte);
+    (!hits.is_empty() && hits.bytes().all(is_like_one)).then(|| {
+        anyhow!(
+            "--override {text}: `{hits}` is not a number of hits; write a whole number from 0 to {}",
+            u64::MAX
+        )
+    })
 }
 
 /// The descriptor, the hits and all that follows their slash. A descriptor may have an `=` of its own, and options
@@ -199,9 +241,19 @@ fn add_option(own: &mut TenantOverride, text: &str) -> Result<()> {
             let is_so = value.parse().ok();
             own.post_paid = Some(is_so.context("post_paid: write true or false")?);
         }
-        _ => bail!("'{name}' is no option: write burst, algorithm, post_paid or max_debt"),
+        _ => return option_of(name).map(drop),
     }
     Ok(())
+}
+
+fn option_of(name: &str) -> Result<OverrideOption> {
+    Ok(match name {
+        "burst" => OverrideOption::Burst,
+        "max_debt" => OverrideOption::MaxDebt,
+        "algorithm" => OverrideOption::Algorithm,
+        "post_paid" => OverrideOption::PostPaid,
+        _ => bail!("'{name}' is no option: write burst, algorithm, post_paid or max_debt"),
+    })
 }
 
 #[cfg(test)]
@@ -214,26 +266,26 @@ mod tests {
 
     #[test]
     fn an_override_is_a_descriptor_a_limit_and_its_dates() -> Result<()> {
-        let own = own_limit("endpoint:GET /a?b=c=500/minute")?;
+        let (own, _) = own_limit("endpoint:GET /a?b=c=500/minute")?;
         assert_eq!(own.dates(), (None, None));
         assert_eq!(entries(&own), ["endpoint:GET /a?b=c"]);
         assert_eq!(
             (own.requests_per_unit, own.unit.as_deref()),
             (500, Some("minute"))
         );
-        let own = own_limit("default=20/10s@2027-01-31T00:00:00Z..2027-02-01T00:00:00Z")?;
+        let (own, _) = own_limit("default=20/10s@2027-01-31T00:00:00Z..2027-02-01T00:00:00Z")?;
         assert!(own.descriptor.is_empty());
         assert_eq!((&own.unit, own.window.as_deref()), (&None, Some("10s")));
         let from = Rfc3339(Timestamp::from_secs(1_801_353_600));
         let until = Rfc3339(Timestamp::from_secs(1_801_440_000));
         assert_eq!(own.dates(), (Some(from), Some(until)));
-        let own = own_limit("[\"a:1\",\"b:2\"]=1/s@..2027-02-01T00:00:00Z")?;
+        let (own, _) = own_limit("[\"a:1\",\"b:2\"]=1/s@..2027-02-01T00:00:00Z")?;
         assert_eq!(entries(&own), ["a:1", "b:2"]);
         assert_eq!(own.dates(), (None, Some(until)));
-        let own = own_limit("user:a@b.c=1/s@2027-01-31T00:00:00Z")?;
+        let (own, _) = own_limit("user:a@b.c=1/s@2027-01-31T00:00:00Z")?;
         assert_eq!(entries(&own), ["user:a@b.c"]);
         assert_eq!(own.dates(), (Some(from), None));
-        let own = own_limit(
+        let (own, _) = own_limit(
             "model:a=b=7/day,post_paid,max_debt=50,burst=9,algorithm=gcra@..2027-02-01T00:00:00Z",
         )?;
         assert_eq!(entries(&own), ["model:a=b"]);
@@ -247,7 +299,7 @@ mod tests {
             (Some(true), Some(50), Some(9))
         );
         assert_eq!(own.algorithm.as_deref(), Some("gcra"));
-        let own = own_limit("default=7/10s,post_paid=false")?;
+        let (own, _) = own_limit("default=7/10s,post_paid=false")?;
         assert_eq!(
             (own.window.as_deref(), own.post_paid),
             (Some("10s"), Some(false))
@@ -272,6 +324,30 @@ mod tests {
             assert!(own_limit(wrong).is_err(), "{wrong}");
         }
         Ok(())
+    }
+
+    #[test]
+    fn options_are_taken_away() -> Result<()> {
+        let (own, dropped) = own_limit("default=7/day,burst=none,algorithm=none,post_paid")?;
+        assert_eq!((own.burst, &own.algorithm), (None, &None));
+        assert_eq!(own.post_paid, Some(true));
+        assert_eq!(dropped, [OverrideOption::Burst, OverrideOption::Algorithm]);
+        assert!(own_limit("default=7/day,window=none").is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn a_limit_of_the_whole_tenant_is_named() {
+        let said = |text: &str| format!("{:#}", own_limit(text).expect_err("it is refused"));
+        let empty = said("=5/minute");
+        assert!(empty.contains("there is no descriptor"), "{empty}");
+        for hits in ["-1", "18446744073709551616", "1.5"] {
+            let message = said(&format!("default={hits}/minute"));
+            assert!(
+                message.contains(&format!("`{hits}` is not a number of hits")),
+                "{message}"
+            );
+        }
     }
 
     #[test]
