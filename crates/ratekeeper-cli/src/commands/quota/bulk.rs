@@ -335,7 +335,7 @@ mod tests {
     }
 
     /// A service that warns of something else with each answer, and then is gone.
-    fn service(warnings: &'static [&str]) -> (String, std::thread::JoinHandle<()>) {
+    fn service(warnings: &'static [&'static str]) -> (String, std::thread::JoinHandle<()>) {
         use std::io::{BufRead, BufReader, Read, Write};
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = format!("http://{}", listener.local_addr().expect("it is bound"));
