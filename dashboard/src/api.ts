@@ -13,6 +13,8 @@ export class Refused extends Error {
     message: string,
     /** What files give a tenant that the quota database does not have. */
     readonly listed?: unknown,
+    /** The domains that have tenants, where one has to be named. */
+    readonly domains?: string[],
   ) {
     super(message);
   }
@@ -25,14 +27,15 @@ function headers(more: Record<string, string> = {}): HeadersInit {
 async function refusal(response: Response): Promise<Refused> {
   let message = `${response.status} ${response.statusText}`;
   let listed: unknown;
+  let domains: string[] | undefined;
   try {
-    const problem = (await response.json()) as { detail?: string; listed?: unknown };
+    const problem = (await response.json()) as { detail?: string; listed?: unknown; domains?: string[] };
     message = problem.detail ?? message;
-    listed = problem.listed;
+    ({ listed, domains } = problem);
   } catch {
     // Not a problem of ours; the status says what there is to say.
   }
-  return new Refused(response.status, message, listed);
+  return new Refused(response.status, message, listed, domains);
 }
 
 /** The fields that hold times; they become seconds since 1970. */

@@ -106,6 +106,8 @@ export class Chart {
             },
           ],
         },
+        // As all times of the page.
+        tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1_000), "Etc/UTC"),
         scales: { x: { time: true }, y },
         axes: [
           { ...axis(), space: 90, values: [[1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]] },

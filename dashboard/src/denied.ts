@@ -2,7 +2,7 @@
 
 import { breakable, fill, h } from "./dom";
 import { limitOf } from "./panels";
-import type { DenialGroup, Denials, State, Top, TopKey } from "./types";
+import type { Denials, State, Top, TopKey } from "./types";
 import { ago, count, moment } from "./words";
 
 /** Readings of a sparkline; at one in two seconds, they are of the last two minutes. */
@@ -11,9 +11,16 @@ const READINGS_MAX = 60;
 const ROWS_MAX = 8;
 const SVG = "http://www.w3.org/2000/svg";
 
+/** Keys, or tenants and rules, that are asked for at once: the most that one answer has. */
+export const ASKED = 100;
+
+/** Opens the view of a tenant of a domain. */
+export type Open = (tenant: string, domain: string) => void;
+
 /** One tenant, with what it was denied by each rule. */
 interface Row {
   key: string;
+  domain: string;
   /** The name to ask for it by. */
   tenant: string;
   count: number;
@@ -23,19 +30,21 @@ interface Row {
   note: string;
 }
 
-/** The entry of a key that names the tenant: what denials know of it, else its first. */
-function tenantOf(key: string, groups: DenialGroup[]): string {
-  const entries = groups.map((group) => group.key).filter((entry) => key === entry || key.startsWith(`${entry}:`));
-  return entries.sort((a, b) => b.length - a.length)[0] ?? key.split(":").slice(0, 2).join(":");
-}
+/** The entry of a key that names the tenant. Where the node knows none, the whole key: a value may have colons of its own. */
+const tenantOf = ({ subject, key }: TopKey): string => subject ?? key;
 
 /** The value of an entry. */
 const valueOf = (entry: string): string => entry.slice(entry.indexOf(":") + 1);
 
+/** Two domains may have the same entry. */
+const nameIn = (row: Row): string => `${row.domain} ${row.key}`;
+const named = (rows: Row[]): { key: string; count: number }[] => rows.map((row) => ({ key: nameIn(row), count: row.count }));
+
 function put(rows: Map<string, Row>, row: Row): void {
-  const before = rows.get(row.key);
+  const name = nameIn(row);
+  const before = rows.get(name);
   if (before === undefined) {
-    rows.set(row.key, row);
+    rows.set(name, row);
     return;
   }
   before.count += row.count;
@@ -44,28 +53,66 @@ function put(rows: Map<string, Row>, row: Row): void {
   for (const rule of row.rules) if (!before.rules.includes(rule)) before.rules.push(rule);
 }
 
-function most(rows: Map<string, Row>): Row[] {
-  return [...rows.values()].sort((a, b) => b.count - a.count).slice(0, ROWS_MAX);
+/** The rows of a list, and what has to be said about it. */
+export interface Listed {
+  rows: Row[];
+  /** The nodes that it is of. */
+  origin: string;
+  notes: string[];
 }
 
-function ofKeys(keys: TopKey[], groups: DenialGroup[]): Row[] {
+/** The tenants with the largest counts, and a note of those that have no room. */
+function most(rows: Map<string, Row>, origin: string, notes: string[]): Listed {
+  const all = [...rows.values()].sort((a, b) => b.count - a.count);
+  const next = all[ROWS_MAX];
+  const left = all.length - ROWS_MAX;
+  const more = left === 1 ? "1 more tenant has" : `${count(left)} more tenants have up to`;
+  return { rows: all.slice(0, ROWS_MAX), origin, notes: next === undefined ? notes : [...notes, `${more} ${count(next.count)}.`] };
+}
+
+/** The nodes that a list is of. */
+function origin({ nodes, only_this_node }: Pick<Top, "nodes" | "only_this_node">): string {
+  return only_this_node ? `This node alone: ${only_this_node}.` : `Over ${count(nodes.length)} ${nodes.length === 1 ? "node" : "nodes"}.`;
+}
+
+/** The tenants of the keys that were denied most. */
+export function ofKeys(top: Top): Listed {
   const rows = new Map<string, Row>();
-  for (const { key, count, error, since, rule } of keys) {
-    const entry = tenantOf(key, groups);
-    put(rows, { key: entry, tenant: valueOf(entry), count, error, since, rules: [rule], note: "" });
+  for (const found of top.keys) {
+    const { domain, count, error, since, rule } = found;
+    const entry = tenantOf(found);
+    put(rows, { key: entry, domain, tenant: valueOf(entry), count, error, since, rules: [rule], note: "" });
   }
-  return most(rows);
+  const isCut = top.keys.length >= ASKED;
+  const bound = Math.max(top.unlisted_max, isCut ? (top.keys.at(-1)?.count ?? 0) : 0);
+  const cut = isCut ? [`Of the ${count(ASKED)} keys with the most denials: a tenant may have more in others.`] : [];
+  const rest = bound > 0 ? [`A key that is not among them may have up to ${count(bound)}.`] : [];
+  return most(rows, origin(top), [...cut, ...rest]);
 }
 
-function ofShadow(groups: DenialGroup[]): Row[] {
+/** The tenants of groups, those with the most denials first, as they were asked for. */
+export function ofGroups({ groups, told_by }: Denials): Listed {
   const rows = new Map<string, Row>();
-  for (const { kind, key, count, since, rule, mode, mode_since } of groups) {
+  for (const { domain, key, count, since, rule } of groups) {
+    put(rows, { key, domain, tenant: valueOf(key), count, error: 0, since, rules: [rule], note: "" });
+  }
+  const least = groups.length >= ASKED ? (groups.at(-1)?.count ?? 0) : 0;
+  const cut = least > 0 ? [`By a rule that is not counted here, a tenant may have up to ${count(least)} more.`] : [];
+  const left = told_by.groups_left_out;
+  const rest = left > 0 ? [`Other nodes have ${count(left)} more tenants and rules than they tell.`] : [];
+  return most(rows, origin(told_by), [...cut, ...rest]);
+}
+
+/** The tenants that rules would have denied. */
+export function ofShadow({ groups, told_by }: Denials): Listed {
+  const rows = new Map<string, Row>();
+  for (const { kind, domain, key, count, since, rule, mode, mode_since } of groups) {
     if (kind === "would_be_denied") {
       const note = [mode ?? "", mode_since === undefined ? "" : `since ${moment(mode_since)}`].filter(Boolean).join(" ");
-      put(rows, { key, tenant: valueOf(key), count, error: 0, since, rules: [rule], note });
+      put(rows, { key, domain, tenant: valueOf(key), count, error: 0, since, rules: [rule], note });
     }
   }
-  return most(rows);
+  return most(rows, origin(told_by), []);
 }
 
 /** The counts of each tenant over the last readings. */
@@ -105,24 +152,14 @@ export class Sparks {
 
 const sparks = { denied: new Sparks(), shadow: new Sparks() };
 
-/** Where the counts of the keys come from; null if they are this node's alone. */
-function origin(fleet: Top | null): HTMLElement | null {
-  if (fleet === null) return null;
-  const { nodes, unlisted_max, only_this_node } = fleet;
-  const text = only_this_node
-    ? `This node alone: ${only_this_node}.`
-    : `Over ${count(nodes.length)} ${nodes.length === 1 ? "node" : "nodes"}.`;
-  const rest = unlisted_max > 0 ? ` Who is not listed may have up to ${count(unlisted_max)}.` : "";
-  return h("p", { class: "note" }, text + rest);
-}
-
-function list(rows: Row[], what: string, lines: Sparks, state: State | null, open: (tenant: string) => void): HTMLElement {
+function list(rows: Row[], what: string, lines: Sparks, state: State | null, open: Open): HTMLElement {
+  const isOfSeveral = new Set(rows.map((row) => row.domain)).size > 1;
   const shown = rows.map((row) => {
     const [rule = "", ...others] = row.rules;
     const more = others.length > 0 ? `and ${count(others.length)} more` : "";
     const limit = [state && limitOf(state, rule), row.note, more].filter(Boolean).join(", ");
     const cell = h("td", { class: `number ${what === "denied" ? "denied" : "would"}`, "data-label": what }, count(row.count), row.error > 0 && ` (±${count(row.error)})`);
-    const line = lines.line(row.key);
+    const line = lines.line(nameIn(row));
     if (line !== null) cell.append(line);
     return h(
       "tr",
@@ -130,7 +167,8 @@ function list(rows: Row[], what: string, lines: Sparks, state: State | null, ope
       h(
         "td",
         { class: "key" },
-        h("button", { class: "link", "data-key": `${what} ${row.key}`, click: () => open(row.tenant) }, breakable(row.key)),
+        h("button", { class: "link", "data-key": `${what} ${row.key}`, click: () => open(row.tenant, row.domain) }, breakable(row.key)),
+        isOfSeveral && h("span", { class: "source" }, row.domain),
       ),
       h("td", { class: "rule", "data-label": "rule" }, breakable(rule), h("span", { class: "source" }, limit)),
       h("td", { class: "number", "data-label": "since" }, moment(row.since), h("span", { class: "source" }, ago(row.since))),
@@ -142,35 +180,25 @@ function list(rows: Row[], what: string, lines: Sparks, state: State | null, ope
 }
 
 /** Shows the tenants that are denied most in the window. */
-export function deniedMost(
-  at: HTMLElement,
-  keys: TopKey[],
-  denials: Denials | null,
-  window: string,
-  open: (tenant: string) => void,
-  state: State | null,
-  fleet: Top | null = null,
-): void {
-  const rows = ofKeys(keys, denials?.groups ?? []);
-  sparks.denied.take(rows, window);
-  if (rows.length === 0) fill(at, h("p", { class: "empty" }, `No one was denied in the last ${window}.`), origin(fleet));
-  else fill(at, list(rows, "denied", sparks.denied, state, open), origin(fleet));
+export function deniedMost(at: HTMLElement, { rows, origin, notes }: Listed, window: string, open: Open, state: State | null): void {
+  sparks.denied.take(named(rows), window);
+  // Where nothing is shared, there are no other nodes to speak of.
+  const said = h("p", { class: "note" }, [...(state?.store.is_shared === true ? [origin] : []), ...notes].join(" "));
+  if (rows.length === 0) fill(at, h("p", { class: "empty" }, `No one was denied in the last ${window}.`), said);
+  else fill(at, list(rows, "denied", sparks.denied, state, open), said);
 }
 
 /** Shows the tenants that would be denied; returns false if there are none. */
-export function wouldBeDenied(at: HTMLElement, denials: Denials, state: State | null, open: (tenant: string) => void): boolean {
-  const rows = ofShadow(denials.groups);
-  sparks.shadow.take(rows, "hour");
+export function wouldBeDenied(at: HTMLElement, denials: Denials, state: State | null, open: Open): boolean {
+  const { rows, notes } = ofShadow(denials);
+  sparks.shadow.take(named(rows), "hour");
   const alone = denials.told_by.only_this_node;
-  fill(
-    at,
-    rows.length > 0 && list(rows, "would be denied", sparks.shadow, state, open),
-    h("p", { class: "note" }, `In the last hour, by rules in shadow or enforced in part.${alone ? ` This node alone: ${alone}.` : ""}`),
-  );
+  const said = ["In the last hour, by rules in shadow or enforced in part.", ...notes, alone ? `This node alone: ${alone}.` : ""];
+  fill(at, rows.length > 0 && list(rows, "would be denied", sparks.shadow, state, open), h("p", { class: "note" }, said.join(" ").trim()));
   return rows.length > 0;
 }
 
 /** The name by which the tenant behind a key is asked for. */
-export function nameOf(key: string, denials: Denials | null): string {
-  return valueOf(tenantOf(key, denials?.groups ?? []));
+export function nameOf(key: TopKey): string {
+  return valueOf(tenantOf(key));
 }

@@ -13,8 +13,28 @@ function dialog(title: string, ...content: (Node | string)[]): HTMLDialogElement
   return element;
 }
 
+/** What came of a switch, in words. */
+export interface Switched {
+  rule: string;
+  mode: string;
+  text: string;
+}
+
+/** What the node answers to a switch. */
+interface Answer {
+  mode: string;
+  scope?: string;
+  warning?: string;
+}
+
+/** A switch in words: the mode that came of it, where, and what the node warns of. */
+export function switchedInWords(rule: string, name: string, { mode, scope, warning }: Answer): string {
+  const where = scope === "node" ? " on this node alone" : "";
+  return `${rule}: ${name}. It is now ${mode}${where}.${warning === undefined ? "" : ` Mind: ${warning}.`}`;
+}
+
 /** Asks before a rule is switched, since it changes what the API lets pass. */
-export function switchRule(rule: Rule, done: (text: string) => void): void {
+export function switchRule(rule: Rule, done: (switched: Switched) => void): void {
   const said = h("p", { role: "status", class: "said" });
   const choose = (name: string, note: string, method: "POST" | "DELETE", verb: string): HTMLElement =>
     h(
@@ -23,10 +43,10 @@ export function switchRule(rule: Rule, done: (text: string) => void): void {
         class: "choice",
         click: () => {
           fill(said, "Switching…");
-          send(method, `/admin/v1/rules/${encodeURIComponent(rule.id)}/${verb}`).then(
-            () => {
+          send<Answer>(method, `/admin/v1/rules/${encodeURIComponent(rule.id)}/${verb}`).then(
+            (answer) => {
               element.close();
-              done(`${rule.id}: ${name}`);
+              done({ rule: rule.id, mode: answer?.mode ?? rule.mode, text: switchedInWords(rule.id, name, answer ?? rule) });
             },
             (error: unknown) => fill(said, `Not switched: ${why(error)}`),
           );
@@ -37,10 +57,10 @@ export function switchRule(rule: Rule, done: (text: string) => void): void {
     );
   const element = dialog(
     "Switch a rule",
-    h("p", {}, h("code", {}, rule.id), ` is ${rule.mode} on this node. A switch is in force at the next request.`),
+    h("p", {}, h("code", {}, rule.id), ` is ${rule.mode} now. A switch is in force at the next request, on all nodes of the quota database if there is one.`),
     choose("Shadow", "Decides and counts, and denies nothing.", "POST", "shadow"),
     choose("Off", "Takes no part in any decision.", "POST", "disable"),
-    choose("On", "Enforces, even if the file turns it off.", "POST", "enable"),
+    choose("On", "Takes part even if the file turns it off; enforces unless its file has it in shadow mode.", "POST", "enable"),
     choose("As the file says", "Takes the switch away.", "DELETE", "switch"),
     said,
   );

@@ -1,6 +1,6 @@
 /** "What would happen to this request?" */
 
-import { get } from "./api";
+import { ask } from "./api";
 import { fill, h } from "./dom";
 import type { Explanation } from "./types";
 import { count, retry } from "./words";
@@ -15,12 +15,8 @@ export function explainer(at: HTMLElement): void {
     {
       submit: (event) => {
         event.preventDefault();
-        const query = new URLSearchParams({ domain: domain.value.trim() });
-        for (const line of entries.value.split("\n").map((text) => text.trim())) {
-          if (line !== "") query.append("entry", line);
-        }
         fill(answer, h("p", { class: "loading" }, "Asking…"));
-        get<Explanation>(`/admin/v1/explain?${query}`).then(
+        explain(domain.value.trim(), entries.value.split("\n")).then(
           (found) => fill(answer, explained(found)),
           (error: unknown) =>
             fill(answer, h("p", { class: "trouble bad" }, error instanceof Error ? error.message : String(error))),
@@ -33,6 +29,19 @@ export function explainer(at: HTMLElement): void {
     h("p", { class: "note" }, "Takes nothing from any limit."),
   );
   fill(at, form, answer);
+}
+
+/** Asks about entries, each on a line. One may be a secret, which must not stand in an address. */
+export async function explain(domain: string, lines: string[]): Promise<Explanation> {
+  const entries = lines.map((line) => line.trim()).filter((line) => line !== "");
+  return ask<Explanation>("/admin/v1/explain", { domain, descriptors: [{ entries: entries.map(entryOf) }] });
+}
+
+/** An entry of `key:value`, the key being what is before the first colon. */
+function entryOf(line: string): { key: string; value: string } {
+  const colon = line.indexOf(":");
+  if (colon < 1) throw new Error(`${line} is not an entry; write KEY:VALUE`);
+  return { key: line.slice(0, colon), value: line.slice(colon + 1) };
 }
 
 export function suggestDomain(at: HTMLElement, domain: string): void {

@@ -1,6 +1,7 @@
 /** Rules and tenants with far more requests than in the hour before. */
 
 import { breakable, fill, h } from "./dom";
+import type { Open } from "./denied";
 import type { Anomaly, State } from "./types";
 import { ago, count, moment } from "./words";
 
@@ -10,12 +11,12 @@ function times({ per_minute, usual_per_minute }: Anomaly): string {
   return `${factor >= 10 ? count(Math.round(factor)) : factor.toFixed(1)} times`;
 }
 
-function row(growth: Anomaly, open: (tenant: string) => void): HTMLElement {
-  const { key, rule, since, per_minute, usual_per_minute, peak_per_minute } = growth;
+function row(growth: Anomaly, open: Open): HTMLElement {
+  const { key, domain, rule, since, per_minute, usual_per_minute, peak_per_minute } = growth;
   const who =
     key === undefined
       ? "all its requests"
-      : h("button", { class: "link", "data-key": `growth ${key}`, click: () => open(key.slice(key.indexOf(":") + 1)) }, breakable(key));
+      : h("button", { class: "link", "data-key": `growth ${key}`, click: () => open(key.slice(key.indexOf(":") + 1), domain) }, breakable(key));
   return h(
     "tr",
     {},
@@ -32,7 +33,7 @@ function row(growth: Anomaly, open: (tenant: string) => void): HTMLElement {
 }
 
 /** Shows unusual growth; returns false if there is none. */
-export function unusualGrowth(at: HTMLElement, state: State, open: (tenant: string) => void): boolean {
+export function unusualGrowth(at: HTMLElement, state: State, open: Open): boolean {
   const { anomalies } = state;
   const head = ["tenant", "rule", "since", "requests a minute"].map((name) => h("th", { scope: "col" }, name));
   const body = anomalies.map((growth) => row(growth, open));

@@ -5,14 +5,17 @@ import "./style.css";
 import { events, get, oneAtATime, parsed, Refused } from "./api";
 import { Chart, History } from "./charts";
 import { addressed, openTenant, search } from "./tenant";
-import { deniedMost, nameOf, wouldBeDenied } from "./denied";
+import { ASKED, deniedMost, nameOf, ofGroups, ofKeys, wouldBeDenied } from "./denied";
+import type { Listed } from "./denied";
 import { askToken, switchRule } from "./dialogs";
+import type { Switched } from "./dialogs";
 import { fill, fold, h, say } from "./dom";
 import { explainer, suggestDomain } from "./explain";
 import { unusualGrowth } from "./growth";
+import { Holds } from "./holds";
 import { health, healthLine, isFaulty, limited, Rates, rules, silence, tiles, troubles } from "./panels";
 import { Calls, debts, missing, nodes, Plans, quotaDatabase, regions, shards } from "./stores";
-import type { Breaker, Denials, Second, State, Top } from "./types";
+import type { Breaker, Denials, Fleet, Second, State, Top } from "./types";
 import { keepTo, moment } from "./words";
 
 /** Silence after which what is shown is called old. */
@@ -47,10 +50,8 @@ const history = new History();
 const rates = new Rates();
 const calls = new Calls();
 const plans = new Plans();
-/** The keys of all nodes, and who these are; null before they were asked for. */
-let fleet: Top | null = null;
-/** Who was denied in the last hour, or would have been; null before it was asked for. */
-let denials: Denials | null = null;
+/** The nodes whose lists are told; null before they were asked for. */
+let fleet: Fleet | null = null;
 let shown: { latest: State | null; heardAt: number; seconds: number; window: "minute" | "hour" } = {
   latest: null,
   heardAt: 0,
@@ -58,6 +59,7 @@ let shown: { latest: State | null; heardAt: number; seconds: number; window: "mi
   window: "minute",
 };
 let charts: Chart[] = [];
+const holds = new Holds(() => getSelection()?.isCollapsed === false);
 
 /** The plans that a tenant may be put on. */
 function planNames(): string[] {
@@ -67,8 +69,8 @@ function planNames(): string[] {
   return [...new Set([...used, ...ofRules])].filter((name) => name !== undefined && name !== "custom").sort() as string[];
 }
 
-function open(tenant: string): void {
-  openTenant(tenant, planNames);
+function open(tenant: string, domain?: string): void {
+  openTenant(tenant, planNames, domain);
 }
 
 function choice<T extends string | number>(label: string, all: [string, T][], first: T, pick: (value: T) => void): HTMLElement {
@@ -164,50 +166,68 @@ function draw(): void {
   for (const chart of charts) chart.show(seconds);
 }
 
-/** True while a button is being pressed or text is selected: what is under the pointer then must stay. */
-let held = false;
-document.addEventListener("pointerdown", () => (held = true), true);
-for (const end of ["pointerup", "pointercancel"]) {
-  document.addEventListener(end, () => setTimeout(() => (held = false), 100), true);
+/** The tenants that were denied most in the window; those of a minute are sums of keys, as nothing else is counted so closely. */
+async function denied(window: "minute" | "hour", signal: AbortSignal): Promise<{ listed: Listed; of: Fleet }> {
+  if (window === "hour") {
+    const denials = await get<Denials>(`/admin/v1/denials?kind=denied&order=count&limit=${ASKED}`, signal);
+    return { listed: ofGroups(denials), of: denials.told_by };
+  }
+  const top = await get<Top>(`/admin/v1/top?window=minute&limit=${ASKED}`, signal);
+  return { listed: ofKeys(top), of: top };
 }
 
-function isHeld(): boolean {
-  return held || getSelection()?.isCollapsed === false;
-}
-
-/** The keys of the window; those of this node's last minute come with each state. */
 const keys = oneAtATime(async (signal) => {
   const window = shown.window;
-  if (window === "minute" && shown.latest?.store.is_shared === false) {
-    deniedMost(top, shown.latest.top, denials, window, open, shown.latest);
-    return;
-  }
   try {
-    fleet = await get<Top>(`/admin/v1/top?window=${window}&limit=10`, signal);
-    if (shown.window === window && !isHeld()) deniedMost(top, fleet.keys, denials, window, open, shown.latest, fleet);
+    const { listed, of } = await denied(window, signal);
+    fleet = of;
+    if (shown.window === window) holds.draw(top, () => deniedMost(top, listed, window, open, shown.latest));
     if (shown.latest !== null) nodes(nodeList, shown.latest, fleet);
   } catch (error) {
-    fill(top, h("p", { class: "empty" }, error instanceof Error ? error.message : String(error)));
+    const text = error instanceof Error ? error.message : String(error);
+    fill(top, h("p", { class: "empty" }, text));
+    // Who was heard when is not known any more.
+    fleet = null;
+    fill(nodeList, h("p", { class: "empty" }, text));
   }
   // Another one was chosen meanwhile.
   if (shown.window !== window) setTimeout(keys);
 });
 
-/** Asks who was denied in the last hour, and who would have been. */
+/** Asks who would have been denied in the last hour. */
 const lastHour = oneAtATime(async (signal) => {
   let shadow: Denials;
   try {
-    denials = await get<Denials>("/admin/v1/denials?kind=all&limit=20", signal);
-    // Apart: a flood of denials would leave no room for these.
-    shadow = await get<Denials>("/admin/v1/denials?kind=would_be_denied&limit=100", signal);
+    shadow = await get<Denials>(`/admin/v1/denials?kind=would_be_denied&order=count&limit=${ASKED}`, signal);
   } catch {
     // The list of keys says what is wrong; it is asked for more often.
     return;
   }
-  if (isHeld()) return;
-  const isAny = wouldBeDenied(shadowed, shadow, shown.latest, open);
-  shadowed.closest("section")?.toggleAttribute("hidden", !isAny);
+  holds.draw(shadowed, () => {
+    const isAny = wouldBeDenied(shadowed, shadow, shown.latest, open);
+    shadowed.closest("section")?.toggleAttribute("hidden", !isAny);
+  });
 });
+
+/** What was said of the last switch, until the rule is in another mode, or for this time. */
+const NOTICE_MS = 30_000;
+let noticed: { rule: string; mode: string; until: number } | null = null;
+
+function notify({ rule, mode, text }: Switched): void {
+  say(notice, text);
+  noticed = { rule, mode, until: Date.now() + NOTICE_MS };
+}
+
+function forgetNotice(state: State): void {
+  if (noticed === null) return;
+  const { rule, mode, until } = noticed;
+  const now = state.rules.find((it) => it.id === rule)?.mode ?? mode;
+  // The state may be of before the switch.
+  const isOther = now !== mode && Date.now() > until - NOTICE_MS + 3_000;
+  if (!isOther && Date.now() < until) return;
+  say(notice, "");
+  noticed = null;
+}
 
 function take(next: State): void {
   const before = shown.latest;
@@ -220,7 +240,10 @@ function take(next: State): void {
   rates.take(next, ms);
   calls.take(next, ms);
   say(name, `${next.node.name || "this node"} · ${next.node.version}`);
-  connection(next.node.state === "serving" ? "good" : "bad", next.node.state === "serving" ? "live" : next.node.state);
+  const isPaused = holds.isLong();
+  const live = isPaused ? "live, lists paused while text is selected" : "live";
+  connection(next.node.state === "serving" ? (isPaused ? "warn" : "good") : "bad", next.node.state === "serving" ? live : next.node.state);
+  forgetNotice(next);
   troubles(trouble, next);
   tiles(numbers, next);
   health(state, next);
@@ -229,23 +252,18 @@ function take(next: State): void {
   for (const [, body, isThere] of optional) body.closest("section")?.toggleAttribute("hidden", !isThere(next));
   shards(shardList, next, calls);
   debts(debtList, next);
-  plans.take(next);
+  plans.take(next, isSame || before === null);
   plans.show(planList, next);
   quotaDatabase(databaseState, next);
   regions(regionList, next);
   nodes(nodeList, next, fleet);
-  if (!isHeld()) {
+  holds.draw(growth, () => {
     growth.closest("section")?.toggleAttribute("hidden", !unusualGrowth(growth, next, open));
-    limited(who, next, (key) => open(nameOf(key.key, denials)));
-    rules(list, next, rates, (rule) =>
-      switchRule(rule, (text) => {
-        say(notice, text);
-      }),
-    );
-  }
+    limited(who, next, (key) => open(nameOf(key), key.domain));
+    rules(list, next, rates, (rule) => switchRule(rule, notify));
+  });
   // The lists of other nodes are two seconds apart.
-  const every = shown.window === "hour" ? 10 : next.store.is_shared ? 2 : 1;
-  if (!isHeld() && next.second.at % every === 0) keys();
+  if (before === null || next.second.at % (shown.window === "hour" ? 10 : 2) === 0) keys();
   if (before === null || next.second.at % 3 === 0) lastHour();
   if (before === null) {
     const named = addressed();
@@ -343,8 +361,9 @@ const main = page();
 const app = document.getElementById("app");
 if (app !== null) {
   fill(gate, h("p", { class: "loading" }, "Waiting for the first second…"));
-  fill(app, h("header", { class: "top" }, h("h1", {}, "Ratekeeper"), name, search(planNames), badge), notice, h("main", {}, gate, main));
+  fill(app, h("header", { class: "top" }, h("h1", {}, "Ratekeeper"), name, search(planNames), h("span", { class: "node" }, "times in UTC"), badge), notice, h("main", {}, gate, main));
   explainer(question);
+  holds.watch(document);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
     if (charts.length > 0) makeCharts();
   });

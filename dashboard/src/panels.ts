@@ -101,11 +101,25 @@ export function troubles(at: HTMLElement, state: State): void {
     found.push(h("div", { class: "trouble bad" }, `This node does not serve: ${state.node.state}.`));
   }
   found.push(...incident(state));
+  const switched = switchedRules(state);
   if (found.length === 0) {
-    const well = h("div", { class: "trouble good" }, "The limiter is well: no faults, rules in force as written.");
-    found.push(well);
+    const rules = switched === null ? "rules in force as written" : "but not all rules are in force as written";
+    found.push(h("div", { class: "trouble good" }, `The limiter is well: no faults, ${rules}.`));
   }
+  if (switched !== null) found.push(h("div", { class: "trouble warn", id: "switched" }, switched));
   fillIfNew(at, ...found);
+}
+
+/** Switched rules that are named. */
+const SWITCHED_SHOWN = 5;
+
+/** The rules that somebody has switched, in a sentence; null if there are none. */
+export function switchedRules({ switched }: Pick<State, "switched">): string | null {
+  const all = Object.entries(switched);
+  if (all.length === 0) return null;
+  const named = all.slice(0, SWITCHED_SHOWN).map(([rule, to]) => `${rule} (${to})`);
+  const more = all.length > SWITCHED_SHOWN ? `, and ${count(all.length - SWITCHED_SHOWN)} more` : "";
+  return `${all.length === 1 ? "1 rule is" : `${count(all.length)} rules are`} switched: ${named.join(", ")}${more}.`;
 }
 
 /** One card for one incident: a store that is away is the cause of what else is told then, which is folded. */

@@ -162,8 +162,12 @@ export async function quotas(
     const dates = datesOf(from, until);
     const plan = planChosen.value;
     const name = descriptor.value.trim();
+    if ((name === "") !== (amount.value === "")) {
+      fill(said, name === "" ? "Name the limit that the requests are for, such as default." : "Say how many requests the limit is to be.");
+      return;
+    }
     let wanted = plan === "" ? parts : setPlan(parts, { plan, ...dates }, now);
-    if (name !== "" && amount.value !== "") {
+    if (name !== "") {
       const override = { descriptor: name, requests_per_unit: Number(amount.value), unit: unit.value, ...dates };
       wanted = setOverride(wanted, override, now);
     }

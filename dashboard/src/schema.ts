@@ -126,7 +126,7 @@ export interface DenialGroup {
 export interface Denials {
   /** A sample of the denied requests of this node, the last first: some of each tenant and rule. */
   denials: DeniedRequest[];
-  /** Tenants that were denied in the last hour, or would have been, by rule, the last one first. */
+  /** Tenants that were denied in the last hour, or would have been, by rule, the last one first unless `order` says otherwise. */
   groups: DenialGroup[];
   told_by: ToldBy;
 }
@@ -172,6 +172,8 @@ export interface KeyEntry {
   rule: string;
   /** The start: there has been no whole window without such a request since. */
   since: number;
+  /** The entry of it that names the tenant, as denials have it: the first one where no entry does. Absent if the key was not denied in the last hour, as far as this node knows. */
+  subject?: string;
 }
 
 /** Hits that a node holds in advance, or has not told the store yet. */
@@ -263,6 +265,8 @@ export interface NodeState {
   rules_total: number;
   second: SecondFigures;
   store: CounterFigures;
+  /** The rules that operators have switched, at most 100 of them, with the positions of their switches. */
+  switched: Record<string, string>;
   /** The keys that were denied most in the last minute. */
   top: KeyEntry[];
   /** The keys that would have been denied most in the last hour, were their rules enforced. */
@@ -457,6 +461,8 @@ export interface TenantAnswer {
   denials: DenialGroup[];
   /** The domain of its plans and overrides; absent if no domain has tenants, or what is denied is no tenant. */
   domain?: string;
+  /** The domains that have tenants, where several have and the question names none of them. */
+  domains?: string[];
   /** `hash:` and its keyed hash in the quota database; absent without one. */
   hash?: string;
   /** The entry that names it, as denials and `/admin/v1/top` have it: a secret is a fingerprint. Absent if unknown. */

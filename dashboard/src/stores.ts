@@ -1,7 +1,7 @@
 /** The panels about what a node depends on: its store, the quota database, the other nodes. */
 
 import { fill, h } from "./dom";
-import type { Breaker, PlanUse, State, Top } from "./types";
+import type { Breaker, Fleet, PlanUse, State } from "./types";
 import { count, micros, rate, span } from "./words";
 
 /** Seconds over which the use of plans is averaged. */
@@ -161,7 +161,7 @@ export function regions(at: HTMLElement, state: State): void {
 }
 
 /** The nodes that told of themselves lately. */
-export function nodes(at: HTMLElement, state: State, top: Top | null): void {
+export function nodes(at: HTMLElement, state: State, top: Fleet | null): void {
   if (top === null) {
     fill(at, h("p", { class: "loading" }, "Asking who is there…"));
     return;
@@ -191,7 +191,9 @@ interface Reading {
 export class Plans {
   private readings: Reading[] = [];
 
-  take(state: State): void {
+  /** Takes a state; `isSame` is false for the first one of a new process, whose counts begin at zero. */
+  take(state: State, isSame: boolean): void {
+    if (!isSame) this.readings = [];
     const plans = new Map(state.plans.map((plan) => [`${plan.domain} ${plan.plan}`, plan]));
     this.readings.push({ at: state.second.at, plans });
     while (this.readings.length > 2 && (this.readings[1]?.at ?? 0) <= state.second.at - PLANS_OVER) {

@@ -116,6 +116,16 @@ function stateOf(state: Change["after"]): string {
   return parts.length === 0 ? "none" : parts.join("; ");
 }
 
+/** What a change made of the tenant; a step that was only noted made nothing. */
+export function afterOf({ action, after }: Pick<Change, "action" | "after">): string {
+  if (action === "reset") return "usage forgotten";
+  if (action !== "adjust.shadow") return stateOf(after);
+  const steps = Number(after?.steps ?? 0);
+  if (steps === 0) return "would be raised no more";
+  const to = after?.requests_per_unit === undefined ? "" : `, to ${after.requests_per_unit}`;
+  return `would be raised by ${count(steps)} ${steps === 1 ? "step" : "steps"}${to}`;
+}
+
 function changesOf(changes: Change[]): HTMLElement {
   const rows = changes.map((change) =>
     h(
@@ -123,17 +133,29 @@ function changesOf(changes: Change[]): HTMLElement {
       {},
       h("td", { class: "short", "data-label": "time" }, moment(Date.parse(change.changed_at) / 1_000)),
       h("td", { "data-label": "by" }, change.editor, h("span", { class: "source" }, change.action)),
-      h("td", { "data-label": "before" }, stateOf(change.before)),
-      h("td", { "data-label": "after" }, change.action === "reset" ? "usage forgotten" : stateOf(change.after)),
+      h("td", { "data-label": "before" }, change.action.endsWith(".shadow") ? "" : stateOf(change.before)),
+      h("td", { "data-label": "after" }, afterOf(change)),
     ),
   );
   return table(["time", "by", "before", "after"], rows);
 }
 
 /** The name that may stand in an address: a value that is no secret, else its fingerprint or hash. */
-function addressOf(answer: TenantAnswer): string | undefined {
+function addressOf(answer: Pick<TenantAnswer, "key" | "hash">): string | undefined {
   const { key, hash } = answer;
   return key === undefined ? hash : key.slice(key.indexOf(":") + 1);
+}
+
+/** Why there is no form for its plan; null if there can be one. A fingerprint is no name in the quota database. */
+export function noForm(answer: Pick<TenantAnswer, "domain" | "domains" | "hash" | "key">): string | null {
+  const { domain, domains, hash } = answer;
+  if ((domains ?? []).length > 0) return "Several domains have tenants: choose one above.";
+  if (domain === undefined) return "There is no plan to change here: the last lines say why.";
+  const name = hash ?? addressOf(answer);
+  if (name === undefined || (hash === undefined && name.startsWith("~"))) {
+    return "Its plan cannot be changed here: neither its value nor its hash is known.";
+  }
+  return null;
 }
 
 function show(at: HTMLElement, answer: TenantAnswer, plans: string[], again: () => void): void {
@@ -166,23 +188,57 @@ function show(at: HTMLElement, answer: TenantAnswer, plans: string[], again: () 
       ),
     ...(answer.missing ?? []).map((text) => h("p", { class: "note" }, text)),
   );
-  if (named === undefined || answer.domain === undefined) fill(form, none("Not configured: no domain has tenants."));
+  const why = noForm(answer);
+  if (why !== null || named === undefined || answer.domain === undefined) fill(form, none(why ?? ""));
   else void quotas(form, answer.domain, named, answer.tenant, plans, again);
 }
 
-/** Opens the view of a tenant, named by its value, its fingerprint, its hash or its last characters. */
-export function openTenant(tenant: string, plans: () => string[]): void {
+/** Why the view of a tenant has nothing to show, in words. */
+export function failure(error: unknown): string {
+  if (!(error instanceof Refused)) return `No answer: ${why(error)}.`;
+  const { status, message } = error;
+  if (status === 404) return `Not found: ${message}. Try the whole key, or its last four characters.`;
+  if (status === 409) return `Not clear: ${message}. Ask with one of these names.`;
+  if (status === 401 || status === 403) return `Not allowed: ${message}.`;
+  return `Not shown: ${message}.`;
+}
+
+/** Opens the view of a tenant, named by its value, its fingerprint, its hash or its last characters, and of the domain of
+ * whatever named it, if that has tenants. */
+export function openTenant(tenant: string, plans: () => string[], domainOfRow?: string): void {
   document.querySelector("dialog.tenant")?.remove();
   const close = h("button", { class: "close", "aria-label": "Close", click: () => element.close() }, "×");
   const title = h("h2", {}, "Tenant");
+  const choice = h("div", { class: "choices", role: "group", "aria-label": "Domain" });
   const body = h("div", {}, h("p", { class: "loading" }, "Asking…"));
-  const element = h("dialog", { class: "tenant", "aria-label": "Tenant" }, h("header", {}, title, close), body);
+  const element = h("dialog", { class: "tenant", "aria-label": "Tenant" }, h("header", {}, title, close), choice, body);
   showDialog(element, () => window.history.replaceState(null, "", location.pathname));
+  let domain: string | undefined;
+  const choose = (chosen: string, domains: string[]): void => {
+    domain = chosen;
+    offer(domains);
+    read();
+  };
+  const offer = (domains: string[]): void => {
+    const button = (name: string): HTMLElement =>
+      h("button", { type: "button", "aria-pressed": String(name === domain), click: () => choose(name, domains) }, name);
+    fill(choice, ...domains.map(button));
+  };
+  /** Chooses the domain of the row where there are several, or offers them all; returns true if it asks again. */
+  const isAskedAgain = (domains: string[] | undefined): boolean => {
+    if (domains === undefined || domains.length === 0 || domain !== undefined) return false;
+    if (domainOfRow !== undefined && domains.includes(domainOfRow)) {
+      choose(domainOfRow, domains);
+      return true;
+    }
+    offer(domains);
+    return false;
+  };
   const read = (): void => {
-    ask<TenantAnswer>("/admin/v1/tenants", { tenant }).then(
+    ask<TenantAnswer>("/admin/v1/tenants", domain === undefined ? { tenant } : { tenant, domain }).then(
       (answer) => {
         // Closed meanwhile: the address names nobody any more.
-        if (!element.isConnected) return;
+        if (!element.isConnected || isAskedAgain(answer.domains)) return;
         fill(title, breakable(answer.tenant));
         const address = addressOf(answer);
         // What was typed may be a secret; only its mark may stand in an address.
@@ -190,8 +246,8 @@ export function openTenant(tenant: string, plans: () => string[]): void {
         show(body, answer, plans(), read);
       },
       (error: unknown) => {
-        const hint = error instanceof Refused && error.status === 404 ? " Try the whole key, or its last four characters." : "";
-        fill(body, h("p", { class: "trouble warn", role: "status" }, `Not found: ${why(error)}.${hint}`));
+        if (!element.isConnected || (error instanceof Refused && isAskedAgain(error.domains))) return;
+        fill(body, h("p", { class: "trouble warn", role: "status" }, failure(error)));
       },
     );
   };

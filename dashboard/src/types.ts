@@ -1,5 +1,7 @@
 /** What the admin API answers: generated from its OpenAPI document, but for explanations, which it does not describe. */
 
+import type { Top } from "./schema";
+
 export type {
   AnomalyEntry as Anomaly,
   BreakerFigures as Breaker,
@@ -17,6 +19,9 @@ export type {
   Top,
   Usage,
 } from "./schema";
+
+/** The nodes of which an answer tells. */
+export type Fleet = Pick<Top, "nodes" | "nodes_left_out" | "only_this_node">;
 
 export interface Explanation {
   domain: string;

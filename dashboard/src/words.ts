@@ -60,16 +60,22 @@ export function ago(unixSeconds: number): string {
   return unixSeconds === 0 ? "never" : `${span(since(unixSeconds))} ago`;
 }
 
+/** The zone of all times of the page: that of the sentences and commands which come from nodes. */
+const timeZone = "UTC";
+
 export function clock(time: string | number): string {
-  return new Date(time).toLocaleTimeString("en-GB");
+  return new Date(time).toLocaleTimeString("en-GB", { timeZone });
 }
 
-/** A time of day, with the day if it is not today's. */
+/** A time of day, with the day if it is not today's, and the year if it is not this one, by the node's clock. */
 export function moment(unixSeconds: number): string {
   const time = new Date(unixSeconds * 1_000);
-  const today = new Date().toDateString() === time.toDateString();
-  const day = today ? "" : `${time.toLocaleDateString("en-GB", { day: "numeric", month: "short" })} `;
-  return day + clock(time.getTime());
+  const now = new Date(Date.now() + ahead * 1_000);
+  const year = (of: Date): string => of.toLocaleDateString("en-GB", { year: "numeric", timeZone });
+  const day = (of: Date): string => of.toLocaleDateString("en-GB", { day: "numeric", month: "short", timeZone });
+  const ofYear = year(now) === year(time) ? "" : ` ${year(time)}`;
+  const isToday = ofYear === "" && day(now) === day(time);
+  return `${isToday ? "" : `${day(time)}${ofYear} `}${clock(time.getTime())}`;
 }
 
 export function bytes(value: number): string {

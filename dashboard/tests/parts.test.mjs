@@ -120,3 +120,121 @@ test("a line of counts is of one window", () => {
   for (let count = 0; count < 100; count++) sparks.take([{ key: "a", count }], "minute");
   assert.equal(sparks.counts("a").length, 60);
 });
+
+const { ofGroups, ofKeys } = await load("denied");
+
+const top = (keys, more = {}) => ({ keys, unlisted_max: 0, nodes: [{ name: "a", age_ms: 0 }], ...more });
+const key = (key, count, more = {}) => ({ domain: "api", rule: "api.limit", key, count, error: 0, since: 1, ...more });
+
+test("a value with colons is a row of its own, under its whole name", () => {
+  const keys = ["remote_address:2001:db8::14", "remote_address:2001:db8::15"];
+  const { rows } = ofKeys(top(keys.map((name) => key(name, 11))));
+  assert.deepEqual(rows.map((row) => [row.key, row.count]), keys.map((name) => [name, 11]));
+  // The node says which entry names the tenant.
+  const asked = [key("customer:urn:acme:endpoint:/a", 3), key("customer:urn:acme:endpoint:/b", 4)];
+  const summed = ofKeys(top(asked.map((it) => ({ ...it, subject: "customer:urn:acme" })))).rows;
+  assert.deepEqual(summed.map((row) => [row.key, row.tenant, row.count]), [["customer:urn:acme", "urn:acme", 7]]);
+  // As another domain may have the same one.
+  const both = ofKeys(top([key("customer:acme", 1), key("customer:acme", 2, { domain: "mail" })])).rows;
+  assert.deepEqual(both.map((row) => [row.domain, row.count]), [["mail", 2], ["api", 1]]);
+});
+
+test("who is denied most is in the list, however many keys its denials have", () => {
+  const small = Array.from({ length: 20 }, (_, number) => key(`customer:small${number}`, 7));
+  const groups = [key("customer:big", 61), ...small].map((it) => ({ ...it, kind: "denied" }));
+  const told_by = { nodes: [{ name: "a", age_ms: 0 }], nodes_left_out: 0, groups_left_out: 0 };
+  const hour = ofGroups({ groups, told_by });
+  assert.deepEqual([hour.rows[0].key, hour.rows[0].count, hour.rows.length], ["customer:big", 61, 8]);
+  assert.match(hour.notes.join(" "), /13 more tenants have up to 7\./);
+  // Of a minute there are keys alone: what is not among them is told.
+  const many = Array.from({ length: 100 }, (_, number) => key(`customer:small${number}`, 7));
+  const minute = ofKeys(top(many)).notes.join(" ");
+  assert.match(minute, /Of the 100 keys with the most denials: a tenant may have more in others\./);
+  assert.match(minute, /A key that is not among them may have up to 7\./);
+  assert.match(minute, /92 more tenants have up to 7\./);
+  const few = ofKeys(top([key("a:b", 1)]));
+  assert.deepEqual([few.origin, few.notes], ["Over 1 node.", []]);
+});
+
+const { Holds } = await load("holds");
+
+test("what was not drawn while a button was pressed is drawn when it is let go", (t) => {
+  t.mock.timers.enable({ apis: ["Date"], now: 1_000_000 });
+  let selected = false;
+  const holds = new Holds(() => selected);
+  const drawn = [];
+  holds.draw("list", () => drawn.push("first"));
+  holds.press();
+  holds.draw("list", () => drawn.push("old"));
+  holds.draw("list", () => drawn.push("new"));
+  holds.draw("other", () => drawn.push("other"));
+  assert.deepEqual(drawn, ["first"]);
+  holds.release();
+  assert.deepEqual(drawn, ["first", "new", "other"]);
+  selected = true;
+  holds.draw("list", () => drawn.push("later"));
+  holds.settle();
+  assert.equal(drawn.length, 3);
+  assert.equal(holds.isLong(), false);
+  t.mock.timers.tick(3_001);
+  assert.equal(holds.isLong(), true);
+  selected = false;
+  assert.equal(holds.isLong(), false);
+  holds.settle();
+  assert.equal(drawn.at(-1), "later");
+});
+
+const { switchedRules } = await load("panels");
+const { switchedInWords } = await load("dialogs");
+
+test("switches are told, with the mode that came of them and what the node warns of", () => {
+  assert.equal(switchedRules({ switched: {} }), null);
+  assert.equal(switchedRules({ switched: { "api.customer": "disabled" } }), "1 rule is switched: api.customer (disabled).");
+  const many = Object.fromEntries(Array.from({ length: 7 }, (_, number) => [`api.r${number}`, "shadow"]));
+  assert.match(switchedRules({ switched: many }), /^7 rules are switched: api.r0 \(shadow\), .*, and 2 more\.$/);
+  const answer = { mode: "shadow", scope: "node", warning: "a restart undoes this" };
+  const said = switchedInWords("api.customer", "On", answer);
+  assert.equal(said, "api.customer: On. It is now shadow on this node alone. Mind: a restart undoes this.");
+  assert.equal(switchedInWords("a", "Off", { mode: "disabled", scope: "fleet" }), "a: Off. It is now disabled.");
+});
+
+const { explain } = await load("explain");
+
+test("what is typed stands in no address", async () => {
+  const asked = [];
+  globalThis.fetch = async (path, init) => {
+    asked.push([path, init.method, JSON.parse(init.body)]);
+    return new Response("{}");
+  };
+  await explain("api", ["api_key:sk-live-1", "", " endpoint:GET /a:b "]);
+  const entries = [{ key: "api_key", value: "sk-live-1" }, { key: "endpoint", value: "GET /a:b" }];
+  assert.deepEqual(asked, [["/admin/v1/explain", "POST", { domain: "api", descriptors: [{ entries }] }]]);
+  await assert.rejects(explain("api", ["acme"]), /acme is not an entry; write KEY:VALUE/);
+});
+
+test("times are in UTC, with the year if it is not this one", () => {
+  process.env.TZ = "Asia/Tokyo";
+  const now = Math.floor(Date.now() / 1_000);
+  words.keepTo(now);
+  assert.equal(words.clock("2026-11-29T00:39:43Z"), "00:39:43");
+  assert.equal(words.moment(now), new Date(now * 1_000).toISOString().slice(11, 19));
+  assert.equal(words.moment(Date.parse("2019-11-05T12:00:00Z") / 1_000), "5 Nov 2019 12:00:00");
+  delete process.env.TZ;
+});
+
+const { afterOf, noForm } = await load("tenant");
+
+test("a tenant's plan has a form only where it is clear whose it is", () => {
+  assert.equal(noForm({ domain: "api", hash: "hash:5f", key: "api_key:~1f0c83aa5b92d07e…x4f2" }), null);
+  assert.equal(noForm({ domain: "api", key: "customer:acme" }), null);
+  assert.match(noForm({ domain: "api", key: "api_key:~1f0c83aa5b92d07e…x4f2" }), /neither its value nor its hash is known/);
+  assert.match(noForm({ domains: ["api", "mail"] }), /choose one above/);
+  assert.match(noForm({ key: "ip:10.0.0.1" }), /no plan to change here/);
+});
+
+test("a change that was only noted is not told as made", () => {
+  assert.equal(afterOf({ action: "reset", after: null }), "usage forgotten");
+  assert.equal(afterOf({ action: "put", after: { plan: "pro" } }), "plan pro");
+  const noted = { plan: "pro", steps: 2, requests_per_unit: 1500 };
+  assert.equal(afterOf({ action: "adjust.shadow", after: noted }), "would be raised by 2 steps, to 1500");
+});

@@ -64,6 +64,8 @@ pub struct NodeState {
     pub regions: Option<RegionFigures>,
     /// All faults that `/readyz` tells.
     pub faults: Vec<String>,
+    /// The rules that operators have switched, at most 100 of them, with the positions of their switches.
+    pub switched: BTreeMap<String, String>,
     /// Share of the last ten seconds' decisions that failure modes gave, by store.
     pub degraded_ratio: BTreeMap<Box<str>, f64>,
     /// The rules with the most answers.
@@ -146,6 +148,11 @@ pub struct KeyEntry {
     pub rule: Box<str>,
     /// The key, without secrets.
     pub key: Box<str>,
+    /// The entry of it that names the tenant, as denials have it: the first one where no entry does. Absent if the key
+    /// was not denied in the last hour, as far as this node knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub subject: Option<Box<str>>,
     /// Its requests.
     pub count: u64,
     /// The most by which `count` may be off because there were too many keys.

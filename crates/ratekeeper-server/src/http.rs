@@ -21,7 +21,7 @@ use axum::{Router, middleware};
 
 use error::bound_reading;
 pub(crate) use error::{ApiError, method_not_allowed, not_found, refuse_large};
-pub(crate) use health::{faults, livez, readyz};
+pub(crate) use health::{faults, livez, readyz, switched};
 pub(crate) use json_body::read_json;
 pub(crate) use openapi::{Errors, HttpApi, TokenScheme};
 pub(crate) use query::Given;

@@ -94,10 +94,29 @@ fn term_in_words(of: &Value) -> String {
     dates.into_iter().flatten().collect()
 }
 
-/// The state of a tenant, or the switch of a rule.
+/// The steps that a policy in shadow mode would have raised a tenant by; nothing came of them.
+fn steps_in_words(noted: &Value, steps: u64) -> String {
+    if steps == 0 {
+        return "would be raised no more".to_owned();
+    }
+    let to = noted["requests_per_unit"].as_u64();
+    let to = to.map_or_else(String::new, |to| format!(", to {to}"));
+    format!(
+        "would be raised by {}{to}",
+        output::count(usize::try_from(steps).unwrap_or(usize::MAX), "step")
+    )
+}
+
+/// The state of a tenant, the switch of a rule, the role of a token, or a step that was only noted.
 fn in_words(state: &Value, epoch: Option<u32>) -> String {
     if let Some(switch) = state.get("switch") {
         return switch.as_str().unwrap_or("as its file says").to_owned();
+    }
+    if let Some(role) = state["role"].as_str() {
+        return role.to_owned();
+    }
+    if let Some(steps) = state["steps"].as_u64() {
+        return steps_in_words(state, steps);
     }
     let of = |it: &Value| {
         let plan = it["plan"].as_str().filter(|plan| *plan != CUSTOM);
@@ -126,5 +145,34 @@ fn in_words(state: &Value, epoch: Option<u32>) -> String {
     match words.is_empty() {
         true => "the default plan".to_owned(),
         false => words.join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn each_change_is_told_as_what_it_is() {
+        for (after, epoch, words) in [
+            (json!({ "switch": "shadow" }), None, "shadow"),
+            (json!({ "switch": null }), None, "as its file says"),
+            (json!({ "name": "ann", "role": "admin" }), None, "admin"),
+            (
+                json!({ "steps": 1, "since": 5, "plan": "pro", "requests_per_unit": 1500, "shown": "acme" }),
+                None,
+                "would be raised by 1 step, to 1500",
+            ),
+            (
+                json!({ "steps": 0, "plan": "pro", "requests_per_unit": 1000, "shown": "acme" }),
+                None,
+                "would be raised no more",
+            ),
+            (json!({ "plan": "pro" }), Some(2), "plan pro, epoch 2"),
+            (json!({}), None, "the default plan"),
+        ] {
+            assert_eq!(in_words(&after, epoch), words, "{after}");
+        }
     }
 }

@@ -186,6 +186,27 @@ fn an_override_is_changed_and_takes_effect() {
 }
 
 #[test]
+fn a_clicked_tenant_is_that_of_its_domain() {
+    let folder = tempdir().expect("a folder can be made");
+    let mail = RULES.replace("domain: d", "domain: mail");
+    let setup = support::serve(folder.path())
+        .file("rules/d.yaml", RULES)
+        .file("rules/mail.yaml", &mail);
+    let service = setup.args("--rules rules --data-dir data").start();
+    for _ in 0..7 {
+        service.check(&[("customer", "umbrella"), ("endpoint", "POST /orders")]);
+    }
+    let mut page = Page::open(&service);
+    page.shows("td.key", "customer:umbrella");
+    page.click("td.key .link");
+    page.shows("dialog", "No plan in domain d.");
+    page.click("dialog .choices button:has-text(\"mail\")");
+    page.shows("dialog", "No plan in domain mail.");
+    page.end();
+    assert!(service.stop().success());
+}
+
+#[test]
 fn a_customer_is_found_by_name_and_by_address() {
     let folder = tempdir().expect("a folder can be made");
     let service = serve(folder.path(), &["--data-dir", "data"]);

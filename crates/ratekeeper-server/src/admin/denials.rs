@@ -1,5 +1,6 @@
 //! `/admin/v1/denials`: who was denied of late, or would have been, and by which rule.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +21,7 @@ use crate::admin_json::{DenialGroup, NodeEntry, ToldBy};
 use crate::app::App;
 use crate::figures::top_nodes::CaseEntry;
 use crate::http::{ApiError, read_json};
-use crate::logs::denials::DeniedRequest;
+use crate::logs::denials::{DeniedRequest, begins};
 
 /// The most denials, and the most groups of them, in one answer.
 const MOST: usize = 100;
@@ -43,7 +44,18 @@ pub(super) struct DenialOptions {
     /// `own` for the groups of this node alone.
     #[param(inline)]
     nodes: Nodes,
+    /// The order of the groups: `last`, or `count` for those with the most denials first. `limit` cuts the others.
+    #[param(inline)]
+    order: Order,
     limit: Option<usize>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum Order {
+    #[default]
+    Last,
+    Count,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, ToSchema)]
@@ -60,7 +72,8 @@ enum Kind {
 pub(super) struct Denials {
     /// A sample of the denied requests of this node, the last first: some of each tenant and rule.
     denials: Vec<DeniedRequest>,
-    /// Tenants that were denied in the last hour, or would have been, by rule, the last one first.
+    /// Tenants that were denied in the last hour, or would have been, by rule, the last one first unless `order` says
+    /// otherwise.
     groups: Vec<DenialGroup>,
     told_by: ToldBy,
 }
@@ -141,10 +154,14 @@ async fn find(app: &App, options: &DenialOptions, named: Option<&Named>, most: u
             Kind::WouldBeDenied => case.is_shadow,
         };
         // What is asked for may say more than the tenant's entry.
-        let begins = case.key.starts_with(beginning) || beginning.starts_with(&*case.key);
+        let begins = case.key.starts_with(beginning) || begins(beginning, &case.key);
         is_kind && begins && is_wanted(&case.domain, &case.rule, &case.key)
     });
     let (mut groups, told_by) = groups.await;
+    if options.order == Order::Count {
+        // In the order in which they are, where counts are equal.
+        groups.sort_by_key(|group| Reverse(group.count));
+    }
     groups.truncate(most);
     in_words(&mut groups, app, &snapshot);
     Denials {

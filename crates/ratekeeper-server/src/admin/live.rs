@@ -17,6 +17,7 @@ use ratekeeper_limiter::{Snapshot, TopDecision, TopWindow};
 use serde::Serialize;
 use tokio::sync::watch;
 
+use super::top::{name_subjects, own_subjects};
 use crate::access::Operator;
 use crate::admin_json::{
     NodeFacts, NodeState, ReloadFigures, RuleEntry, SecondFigures, SecondsHistory,
@@ -25,7 +26,7 @@ use crate::app::App;
 use crate::figures::live::watchers::WatchersPlace;
 use crate::figures::rule_counts::CountedRule;
 use crate::figures::top_nodes::KeyList;
-use crate::http::{ApiError, faults};
+use crate::http::{ApiError, faults, switched};
 
 /// The most rules in an event: those with the most answers. All are at `/admin/v1/rules`.
 const RULES_MAX: usize = 100;
@@ -140,9 +141,12 @@ pub(crate) fn describe(
     let reloads = app.reloads.borrow().clone();
     let answers = app.last_counts.delta(walked);
     let denied = (TopWindow::Minute, TopDecision::Denied);
-    let top = KeyList::read(app.limiter.top(), denied, KEYS_MAX);
+    let mut top = KeyList::read(app.limiter.top(), denied, KEYS_MAX);
+    let subjects = own_subjects(app);
+    name_subjects(&mut top.keys, &subjects);
     let shadowed = (TopWindow::Hour, TopDecision::Shadowed);
-    let top_shadowed = KeyList::read(app.limiter.top(), shadowed, KEYS_MAX).keys;
+    let mut top_shadowed = KeyList::read(app.limiter.top(), shadowed, KEYS_MAX).keys;
+    name_subjects(&mut top_shadowed, &subjects);
     json(&NodeState {
         second: *second,
         node: NodeFacts {
@@ -170,6 +174,7 @@ pub(crate) fn describe(
         quota_database: panels::quota_database(app),
         regions: app.region_loans().and_then(|loans| loans.figures()),
         faults: faults(app, snapshot, &answers),
+        switched: switched(snapshot),
         degraded_ratio: app.degraded.shares(&answers).into_iter().collect(),
         rules: rules(snapshot, walked),
         rules_total: walked.len(),

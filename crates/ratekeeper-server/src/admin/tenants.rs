@@ -1,6 +1,8 @@
 //! `/admin/v1/tenants`: all that bears on one tenant, for whoever asks why it is denied.
 
 mod found;
+mod identity;
+mod place;
 mod steps;
 
 use std::collections::BTreeSet;
@@ -12,7 +14,7 @@ use axum::extract::{Path, State};
 use axum::{Extension, Json};
 use http::StatusCode;
 use ratekeeper_limiter::Snapshot;
-use ratekeeper_quota::{AuditDocument, TenantDocument, TenantRecord, tenants_domain};
+use ratekeeper_quota::{AuditDocument, TenantDocument, TenantRecord, UnclearTenants};
 use ratekeeper_rules::{Domain, time};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -27,7 +29,9 @@ use crate::admin_json::{DenialGroup, ToldBy, Usage};
 use crate::app::App;
 use crate::http::{ApiError, read_json};
 use crate::logs::denials::DeniedRequest;
-use found::{Found, changes, hash, kept, value};
+use found::{Found, changes, hash, value};
+use identity::{Meant, meant};
+use place::{Place, several};
 use steps::{NextStep, next_steps, summary};
 
 /// The reason why there is no usage of a tenant whose value nobody has told.
@@ -70,6 +74,9 @@ pub(super) struct TenantAnswer {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     domain: Option<String>,
+    /// The domains that have tenants, where several have and the question names none of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    domains: Vec<String>,
     #[schema(format = DateTime)]
     at: String,
     /// The answer in a sentence.
@@ -151,43 +158,24 @@ async fn answer(
     }
     let snapshot = Arc::clone(&app.limiter.snapshot());
     let mut missing = Vec::new();
-    let place = match tenants_domain(snapshot.rules(), question.domain()) {
+    let place = match Place::of(snapshot.rules(), question.domain()) {
         Ok(place) => Some(place),
         Err(error) if question.domain().is_some() => return Err(unclear(&error)),
         Err(error) => {
-            missing.push(format!("no plan and no usage: {error}"));
+            let names = several(snapshot.rules());
+            missing.push(format!(
+                "no plan and no usage: {}",
+                with_names(&error, &names)
+            ));
             None
         }
     };
     let named = match (named, place) {
-        (Named::Value(text), Some((_, key))) => without_key(text, key)?,
+        (Named::Value(text), Some(place)) => without_key(text, place.key)?,
         (named, _) => named,
     };
-    let mut found = Found::of(app, &snapshot, &named).await;
-    let mut quotas = kept(app, &snapshot, place, &named, &mut missing).await;
-    if let (None, true, Some(ending)) = (&quotas, found.groups.is_empty(), named.as_ending()) {
-        let by_end = Found::of(app, &snapshot, &ending).await;
-        let kept_by_end = kept(app, &snapshot, place, &ending, &mut missing).await;
-        if !by_end.groups.is_empty() || kept_by_end.is_some() {
-            return joined(app, role, ending, question, (by_end, kept_by_end), missing).await;
-        }
-    }
-    // A hash says nothing of the counters; the name that goes with it does.
-    if let (Named::Hash(_), Some(record)) = (&named, &quotas)
-        && let Ok(shown) = Named::read(&record.id.shown, "tenant")
-    {
-        found = Found::of(app, &snapshot, &shown).await;
-    }
-    // And a fingerprint nothing of the database, but this node may have denied the key.
-    if let (Named::Fingerprint(_), Some(secret)) = (&named, found.secret(app, place)) {
-        quotas = kept(app, &snapshot, place, &Named::Value(secret), &mut missing).await;
-    }
-    if let (Named::Fingerprint(_), None, Some(group)) = (&named, &quotas, found.groups.first())
-        && let Ok(ending @ Named::Ending(_)) = Named::read(&group.tenant, "tenant")
-    {
-        quotas = kept(app, &snapshot, place, &ending, &mut missing).await;
-    }
-    joined(app, role, named, question, (found, quotas), missing).await
+    let meant = meant(app, &snapshot, place, named, &mut missing).await?;
+    joined(app, role, meant, question, missing).await
 }
 
 /// The tenant that `text` names, be it by its whole entry, as denials show it: `customer:acme`.
@@ -205,27 +193,32 @@ fn without_key(text: String, key: &str) -> Result<Named, ApiError> {
 async fn joined(
     app: &App,
     role: Role,
-    named: Named,
+    meant: Meant,
     question: usage::Options,
-    (found, record): (Found, Option<TenantRecord>),
     mut missing: Vec<String>,
 ) -> Result<TenantAnswer, ApiError> {
     let snapshot = Arc::clone(&app.limiter.snapshot());
+    let Meant {
+        named,
+        found,
+        record,
+    } = meant;
     let keys = found.keys();
-    if let (Named::Ending(end), true) = (&named, keys.len() > 1) {
-        return Err(ambiguous(end, &keys));
-    }
+    let domains = match question.domain() {
+        None => several(snapshot.rules()),
+        Some(_) => Vec::new(),
+    };
     if keys.is_empty() && record.is_none() && !matches!(named, Named::Value(_)) {
-        return Err(unknown());
+        return Err(unknown(domains));
     }
-    let place = tenants_domain(snapshot.rules(), question.domain()).ok();
-    let value = value(&named, &found, record.as_ref(), place);
+    let place = Place::of(snapshot.rules(), question.domain()).ok();
+    let value = value(app, &named, &found, record.as_ref(), place);
     let secret = found.secret(app, place);
     let texts = (value.as_deref(), secret.as_deref());
     let sources = (&found, record.as_ref());
     let (place, usage) = used(app, place, texts, sources, &question, &mut missing).await?;
     let known = value.as_deref().or(secret.as_deref());
-    let hash = hash(app, &snapshot, place, (record.as_ref(), known));
+    let hash = hash(app, place, (record.as_ref(), known));
     let changes = changes(app, role, record.as_ref(), &mut missing).await;
     let now = app.limiter.clock().now();
     let entry = || entry_of(&named, place, &snapshot);
@@ -243,7 +236,8 @@ async fn joined(
         named_by: named.form(),
         key,
         hash: hash.map(|hash| format!("{HASH}{hash}")),
-        domain: place.map(|(domain, _)| domain.name().to_owned()),
+        domain: place.map(|place| place.domain.name().to_owned()),
+        domains,
         at: time::rfc3339(now).to_string(),
         summary: String::new(),
         plan,
@@ -258,9 +252,9 @@ async fn joined(
         told_by: found.told_by,
     };
     answer.summary = summary(&answer, now);
-    let tenant_key = place.map(|(_, key)| key);
-    let tenant_key = tenant_key.filter(|_| app.config.quotas.is_some());
-    answer.next_steps = next_steps(&answer, tenant_key, now);
+    let place = place.filter(|_| app.config.quotas.is_some());
+    let is_one_of_several = !several(snapshot.rules()).is_empty();
+    answer.next_steps = next_steps(&answer, place, is_one_of_several, now);
     Ok(answer)
 }
 
@@ -268,13 +262,13 @@ async fn joined(
 /// no tenant.
 async fn used<'p>(
     app: &App,
-    place: Option<(&'p Domain, &'p str)>,
+    place: Option<Place<'p>>,
     known: (Option<&str>, Option<&str>),
     (found, record): (&Found, Option<&TenantRecord>),
     question: &usage::Options,
     missing: &mut Vec<String>,
-) -> Result<(Option<(&'p Domain, &'p str)>, Option<Usage>), ApiError> {
-    let Some((_, key)) = place else {
+) -> Result<(Option<Place<'p>>, Option<Usage>), ApiError> {
+    let Some(of) = place else {
         return Ok((None, None));
     };
     let usage = match known {
@@ -286,8 +280,8 @@ async fn used<'p>(
         }
         (None, None) => None,
     };
-    if record.is_none() && is_another(found, usage.as_ref(), key) {
-        missing.push(no_tenant(&found.keys(), key));
+    if record.is_none() && is_another(found, usage.as_ref(), of) {
+        missing.push(no_tenant(&found.keys(), of.key));
         return Ok((None, None));
     }
     if usage.is_none() {
@@ -296,18 +290,10 @@ async fn used<'p>(
     Ok((place, usage))
 }
 
-/// Returns true if what was denied is no tenant, as those are named by `key`, and no tenant of that name has used
-/// anything.
-fn is_another(found: &Found, usage: Option<&Usage>, key: &str) -> bool {
-    let is_tenant = found.groups.iter().any(|group| names_tenant(group, key));
+/// Returns true if what was denied is no tenant of `place`, and no tenant of that name has used anything.
+fn is_another(found: &Found, usage: Option<&Usage>, place: Place<'_>) -> bool {
     let is_used = usage.is_some_and(|usage| usage.usage.values().any(|used| used.used > 0));
-    !found.groups.is_empty() && !is_tenant && !is_used
-}
-
-/// Returns true if the denials are of a tenant, as those are named by `key`.
-fn names_tenant(group: &DenialGroup, key: &str) -> bool {
-    let value = group.key.strip_prefix(key);
-    value.is_some_and(|value| value.starts_with(':'))
+    !found.groups.is_empty() && found.tenants(place).is_empty() && !is_used
 }
 
 fn no_tenant(denied: &BTreeSet<&str>, key: &str) -> String {
@@ -317,11 +303,12 @@ fn no_tenant(denied: &BTreeSet<&str>, key: &str) -> String {
 }
 
 /// The entry of a tenant that is named by its value, as denials have it.
-fn entry_of(named: &Named, place: Option<(&Domain, &str)>, snapshot: &Snapshot) -> Option<String> {
-    let (Named::Value(text), Some((domain, key))) = (named, place) else {
+fn entry_of(named: &Named, place: Option<Place<'_>>, snapshot: &Snapshot) -> Option<String> {
+    let (Named::Value(text), Some(place)) = (named, place) else {
         return None;
     };
-    Some(match domain.is_secret(key) {
+    let key = place.key;
+    Some(match place.is_secret() {
         true => format!("{key}:{}", snapshot.fingerprint(text)),
         false => format!("{key}:{text}"),
     })
@@ -354,13 +341,20 @@ fn asked(named: &Named, snapshot: &Snapshot) -> String {
     }
 }
 
-fn ambiguous(end: &str, keys: &BTreeSet<&str>) -> ApiError {
-    let keys: Vec<_> = keys.iter().take(GROUPS_MAX).copied().collect();
-    let message = format!("several tenants end in {end}: {}", keys.join(", "));
-    ApiError::other(StatusCode::CONFLICT, "AMBIGUOUS_TENANT", message)
+/// The reason why a domain is not clear, with the names of those that may be meant.
+fn with_names(error: &UnclearTenants, names: &[String]) -> String {
+    match names {
+        [] => error.to_string(),
+        names => format!("{error}: {}", names.join(", ")),
+    }
 }
 
-fn unknown() -> ApiError {
+/// Nobody is known by the name: it may be in the database of one of `domains`, of which none was asked for.
+fn unknown(domains: Vec<String>) -> ApiError {
+    if !domains.is_empty() {
+        let error = with_names(&UnclearTenants::Several, &domains);
+        return ApiError::invalid("?domain", error).with_member("domains", domains.into());
+    }
     let message = "no tenant is known by this name: none of its requests was denied in the last hour, and the quota database does \
          not have it; its value tells more";
     ApiError::other(StatusCode::NOT_FOUND, "UNKNOWN_TENANT", message)

@@ -4,16 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Extension, State};
+use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
+use http::header::AUTHORIZATION;
 use http::{HeaderMap, StatusCode};
 use ratekeeper_limiter::Snapshot;
 use serde::Serialize;
 
 use super::pages;
+use crate::access::Role;
 use crate::app::App;
 use crate::figures::rule_counts::{self, CountsDelta};
-use crate::listen::Peer;
+use crate::listen::{Peer, PeerAddress};
 
 /// envoyproxy/ratelimit's: 200 `OK`, or 500 and nothing.
 pub(super) async fn healthcheck(State(app): State<Arc<App>>) -> Response {
@@ -53,11 +55,18 @@ struct Rules {
     error: Option<String>,
     /// The rules that operators have switched, with the positions of their switches; only for operators.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    switched: BTreeMap<String, &'static str>,
+    switched: BTreeMap<String, String>,
 }
 
 /// The most switched rules that are named.
 const SWITCHED_MAX: usize = 100;
+
+/// The rules that operators have switched, with the positions of their switches.
+pub(crate) fn switched(snapshot: &Snapshot) -> BTreeMap<String, String> {
+    let switches = snapshot.switches().iter().take(SWITCHED_MAX);
+    let named = switches.map(|(rule, to)| (rule.to_owned(), to.name().to_owned()));
+    named.collect()
+}
 
 /// The number of nodes that lease counters of each store, as far as this node has heard.
 fn lease_nodes(app: &App) -> BTreeMap<Box<str>, u64> {
@@ -194,9 +203,23 @@ pub(super) async fn readyz_in_public(
 }
 
 /// Answers 200 if requests should be sent here, else 503, with the outcome of the last loads. A
-/// refused change leaves the node ready: it decides by the last good rules.
-pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
-    answer_ready(&app, Detail::Full)
+/// refused change leaves the node ready: it decides by the last good rules. Other hosts get only states, unless they
+/// present a token or a certificate with a role.
+pub(crate) async fn readyz(State(app): State<Arc<App>>, request: Request) -> Response {
+    let (parts, _) = request.into_parts();
+    let peer = parts.extensions.get::<Peer>();
+    let is_near = peer.is_some_and(|peer| {
+        peer.is_local() && (peer.address == PeerAddress::Unix || pages::asks_loopback(&parts))
+    });
+    // Probes present nothing: they are no refusals.
+    let presents_something = parts.headers.contains_key(AUTHORIZATION)
+        || peer.is_some_and(|peer| !peer.names.is_empty());
+    let is_operator = || presents_something && app.access.admit(&parts, Role::Viewer).is_ok();
+    let detail = match is_near || is_operator() {
+        true => Detail::Full,
+        false => Detail::State,
+    };
+    answer_ready(&app, detail)
 }
 
 fn answer_ready(app: &App, detail: Detail) -> Response {
@@ -205,14 +228,11 @@ fn answer_ready(app: &App, detail: Detail) -> Response {
     let state = app.state();
     let snapshot = app.limiter.snapshot();
     let answers = app.last_counts.delta(&rule_counts::walk(&snapshot));
-    let switches = snapshot.switches().iter().take(match detail {
-        Detail::Full => SWITCHED_MAX,
-        Detail::State => 0,
-    });
     let rules = Rules {
-        switched: switches
-            .map(|(rule, to)| (rule.to_owned(), to.name()))
-            .collect(),
+        switched: match detail {
+            Detail::Full => switched(&snapshot),
+            Detail::State => BTreeMap::new(),
+        },
         loaded: reloads.is_loaded(),
         accepted: reloads.accepted,
         refused: reloads.refused,

@@ -8,7 +8,8 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::header::{HOST, ORIGIN};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 
 use super::media_type::{is_bulk, is_json};
 use crate::http::error::ApiError;
@@ -44,14 +45,7 @@ impl Scheme {
 /// a loopback name, and those of other origins. No browser connects to a Unix socket, but what
 /// names another host there is as wrong.
 pub(crate) async fn none(State(scheme): State<Scheme>, request: Request, next: Next) -> Response {
-    // HTTP/1.1 demands a Host; an absolute request target takes its place.
-    let named = request.uri().host().or_else(|| {
-        request
-            .headers()
-            .get(HOST)
-            .and_then(|host| host.to_str().ok())
-            .map(without_port)
-    });
+    let named = asked_host(request.uri(), request.headers());
     // A listener that other hosts reach has their names for it, and demands credentials that no page has.
     let peer = request.extensions().get::<Peer>();
     let is_open = peer.is_some_and(|peer| !peer.by_local_listener);
@@ -79,6 +73,17 @@ pub(crate) fn refuse(headers: &HeaderMap, peer: &Peer, scheme: Scheme) -> Result
         true => Ok(()),
         false => Err(ApiError::not_json()),
     }
+}
+
+/// The host that a request names: HTTP/1.1 demands a Host, and an absolute request target takes its place.
+fn asked_host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
+    let named = || headers.get(HOST).and_then(|host| host.to_str().ok());
+    uri.host().or_else(|| named().map(without_port))
+}
+
+/// Returns true if a request names this host by a loopback name.
+pub(crate) fn asks_loopback(parts: &Parts) -> bool {
+    asked_host(&parts.uri, &parts.headers).is_some_and(is_loopback)
 }
 
 /// Returns true if a request names this host by a loopback name, which a browser never does for a

@@ -19,7 +19,7 @@ use ratekeeper_core::Timestamp;
 use ratekeeper_http::answer::HttpDenial;
 use ratekeeper_limiter::{Decision, RequestDescriptors};
 
-pub(crate) use followed::{FOLLOWED_TIME_MAX, FollowedKey, FollowedKeys};
+pub(crate) use followed::{FOLLOWED_TIME_MAX, FollowedKey, FollowedKeys, begins};
 use recent::RecentDenials;
 pub(crate) use request::{CheckOrigin, DeniedRequest};
 

@@ -245,3 +245,50 @@ async fn an_address_that_others_reach_needs_a_token() {
     assert_eq!(running.send(to, "GET", "/livez", &[named], "").await.0, 200);
     running.stop().await;
 }
+
+#[tokio::test]
+async fn other_hosts_read_only_states_unless_they_have_a_role() {
+    let data = tempfile::tempdir().unwrap();
+    let everywhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
+    let token = Tokens::new(data.path())
+        .create("ann", Role::Viewer)
+        .unwrap();
+    let folder = data.path().to_path_buf();
+    let running = start_with(RULES, |config| {
+        config.admin = everywhere.into();
+        config.metrics = Some(everywhere.into());
+        config.data_dir = Some(folder);
+    })
+    .await;
+    let bearer = format!("Bearer {token}");
+    let of = |listener: SocketAddr| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), listener.port());
+    let admin = of(running.addresses.admin);
+    let role = [
+        ("authorization", &*bearer),
+        ("content-type", "application/json"),
+    ];
+    let switch = running.send(admin, "POST", "/admin/v1/rules/d.plain/disable", &role, "");
+    let (status, text) = switch.await;
+    assert_eq!(status, 403, "a viewer switches nothing: {text}");
+    let off = Some(ratekeeper_limiter::RuleSwitch::Disabled);
+    running.limiter.switch("d.plain", off).unwrap();
+    // As a proxy on this host passes on what others ask.
+    let afar = ("host", "node-7.example:9090");
+    for to in [admin, of(running.addresses.metrics.unwrap())] {
+        for (headers, is_told) in [
+            (vec![], true),
+            (vec![afar], false),
+            (vec![afar, ("authorization", "Bearer guess")], false),
+            (vec![afar, ("authorization", &*bearer)], true),
+        ] {
+            let (status, text) = running.send(to, "GET", "/readyz", &headers, "").await;
+            assert_eq!(status, 200, "{text}");
+            assert_eq!(
+                text.contains("d.plain"),
+                is_told,
+                "{to} {headers:?}: {text}"
+            );
+        }
+    }
+    running.stop().await;
+}

@@ -128,7 +128,14 @@ pub(crate) async fn start_on(
     config.watch.quiet = Duration::from_millis(20);
     change(&mut config);
     let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("rules.yaml"), rules).unwrap();
+    // A file has one domain.
+    for (number, text) in rules.split("\n---\n").enumerate() {
+        let name = match number {
+            0 => "rules.yaml".to_owned(),
+            number => format!("rules-{number}.yaml"),
+        };
+        std::fs::write(dir.path().join(name), text).unwrap();
+    }
     let mut options = Options::default();
     options.profile = config.rls.profile;
     let source = RulesSource {

@@ -38,7 +38,7 @@ descriptors:
 
 const SECRET: &str = "sk_live_geheim_geheim_x4f2";
 
-async fn calls(running: &Running, entries: &[(&str, &str)], times: usize) {
+pub(crate) async fn calls(running: &Running, entries: &[(&str, &str)], times: usize) {
     let mut client = running.grpc().await;
     for _ in 0..times {
         let asked = client.should_rate_limit(request("d", entries)).await;
@@ -46,12 +46,12 @@ async fn calls(running: &Running, entries: &[(&str, &str)], times: usize) {
     }
 }
 
-async fn get(running: &Running, path: &str) -> (u16, Value) {
+pub(crate) async fn get(running: &Running, path: &str) -> (u16, Value) {
     let (status, body) = running.admin(path).await;
     (status, serde_json::from_str(&body).expect("it is JSON"))
 }
 
-async fn post(running: &Running, path: &str, body: &Value) -> (u16, Value) {
+pub(crate) async fn post(running: &Running, path: &str, body: &Value) -> (u16, Value) {
     let to = running.addresses.admin;
     let headers = [("content-type", "application/json")];
     let (status, body) = running
@@ -86,6 +86,27 @@ async fn a_quiet_tenant_is_found_in_the_flood_of_a_noisy_one() {
     assert_eq!(of_tenant["groups"].as_array().map(Vec::len), Some(1));
     let (_, never) = get(&running, "/admin/v1/tenants/other").await;
     assert_eq!(never["summary"], "not denied in the last hour", "{never}");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn denials_of_a_key_are_not_those_of_one_that_it_begins_with() {
+    let running = start(RULES).await;
+    calls(&running, &[("customer", "acme")], 4).await;
+    let groups = async |key: &str| {
+        let path = format!("/admin/v1/denials?key={key}");
+        let (_, list) = get(&running, &path).await;
+        list["groups"].as_array().map(Vec::len)
+    };
+    assert_eq!(groups("customer:acme2").await, Some(0));
+    for key in [
+        "customer",
+        "customer:ac",
+        "customer:acme",
+        "customer:acme:endpoint:/",
+    ] {
+        assert_eq!(groups(key).await, Some(1), "{key}");
+    }
     running.stop().await;
 }
 

@@ -100,6 +100,81 @@ async fn the_top_keys_are_those_that_are_denied_most() {
     running.stop().await;
 }
 
+const ENDPOINTS: &str = "
+domain: d
+tenant: customer
+descriptors:
+  - key: customer
+    descriptors:
+      - key: endpoint
+        rate_limit: { window: 10000d, limit: 1, algorithm: fixed_window }
+  - key: remote_address
+    rate_limit: { window: 10000d, limit: 1, algorithm: fixed_window }
+";
+
+#[tokio::test]
+async fn a_key_says_which_of_its_entries_names_the_tenant() {
+    let running = start(ENDPOINTS).await;
+    let mut client = running.grpc().await;
+    let denied: [&[(&str, &str)]; 4] = [
+        &[("customer", "urn:acme"), ("endpoint", "GET /a:b")],
+        &[("customer", "urn"), ("endpoint", "GET /a:b")],
+        &[("remote_address", "2001:db8::1")],
+        &[("remote_address", "2001:db8")],
+    ];
+    for entries in denied.iter().flat_map(|entries| [entries; 2]) {
+        let asked = client.should_rate_limit(request("d", entries)).await;
+        asked.expect("an answer");
+    }
+    let all = |top: &Value| top["keys"].as_array().is_some_and(|keys| keys.len() == 4);
+    let top = eventually(&running, "/admin/v1/top", all).await;
+    let keys = top["keys"].as_array().expect("a list").iter();
+    let mut named: Vec<_> = keys
+        .filter_map(|key| Some((key["key"].as_str()?, key["subject"].as_str()?)))
+        .collect();
+    named.sort_unstable();
+    assert_eq!(
+        named,
+        [
+            ("customer:urn:acme:endpoint:GET /a:b", "customer:urn:acme"),
+            ("customer:urn:endpoint:GET /a:b", "customer:urn"),
+            ("remote_address:2001:db8", "remote_address:2001:db8"),
+            ("remote_address:2001:db8::1", "remote_address:2001:db8::1"),
+        ],
+        "{top}"
+    );
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn the_groups_with_the_most_denials_can_be_asked_for() {
+    let running = start(RULES).await;
+    let mut client = running.grpc().await;
+    let mut call = async |customer: &str| {
+        let asked = client.should_rate_limit(request("d", &[("customer", customer)]));
+        asked.await.expect("an answer");
+    };
+    for _ in 0..50 {
+        call("often").await;
+    }
+    // Until one of them was denied in a later second.
+    let is_later = async {
+        loop {
+            call("late").await;
+            let list = json(&running, "/admin/v1/denials?limit=1").await;
+            if list["groups"][0]["tenant"] == "late" {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    let found = timeout(PATIENCE, is_later).await;
+    found.expect("the clock goes on");
+    let most = json(&running, "/admin/v1/denials?limit=1&order=count").await;
+    assert_eq!(most["groups"][0]["tenant"], "often", "{most}");
+    running.stop().await;
+}
+
 #[tokio::test]
 async fn the_latest_denials_can_be_asked_for_by_key() {
     let running = start(RULES).await;
@@ -214,7 +289,7 @@ async fn the_stream_tells_each_second_and_ends_with_the_drain() {
     }
     // Either in one second or in two.
     let text = stream
-        .until(r#""key":"customer:acme","count":3,"error":0"#)
+        .until(r#""key":"customer:acme","subject":"customer:acme","count":3,"error":0"#)
         .await;
     for part in [
         r#""state":"serving""#,
@@ -225,6 +300,9 @@ async fn the_stream_tells_each_second_and_ends_with_the_drain() {
     ] {
         assert!(text.contains(part), "no {part} in:\n{text}");
     }
+    let off = Some(ratekeeper_limiter::RuleSwitch::Disabled);
+    running.limiter.switch("d.api_key", off).expect("a rule");
+    stream.until(r#""switched":{"d.api_key":"disabled"}"#).await;
     let (task, _dir) = running.begin_shutdown();
     stream.until("event: end\ndata: {}\n\n").await;
     let drained = timeout(PATIENCE, task)

@@ -8,6 +8,7 @@ use crate::output::{self, count};
 use anyhow::{Context, Result, anyhow, bail};
 use ratekeeper_quota::{BulkFormat, BulkLine, read_tenants};
 use ratekeeper_server::admin_json::Imported;
+use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -40,13 +41,15 @@ const PATIENCE: Duration = Duration::from_secs(45);
 pub(super) fn import(args: &QuotaImport) -> Result<ExitCode> {
     let name = args.file.display().to_string();
     let text = read(&args.file, FILE_BYTES_MAX)?;
+    // Editors and shells of Windows begin texts with a mark of their encoding.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let is_csv = args.file.extension().is_some_and(|end| end == "csv");
     let format = match args.format {
         Some(TenantsForm::Csv) => BulkFormat::Csv,
         None if is_csv => BulkFormat::Csv,
         Some(TenantsForm::Jsonl) | None => BulkFormat::JsonLines,
     };
-    let lines = read_tenants(format, &text).map_err(|bad| match bad.field.as_str() {
+    let lines = read_tenants(format, text).map_err(|bad| match bad.field.as_str() {
         "" => anyhow!("{name}:{}: {bad}", bad.line),
         field => anyhow!("{name}:{}: {field}: {bad}", bad.line),
     })?;
@@ -61,13 +64,19 @@ pub(super) fn import(args: &QuotaImport) -> Result<ExitCode> {
     };
     // Nothing is changed before all of it was checked.
     let checked = match args.dry_run || args.in_parts {
-        true => import.send(true)?,
+        true => import.send(true, &mut Warnings::default())?,
         false => Imported::default(),
     };
+    let mut warnings = Warnings::default();
     let sum = match args.dry_run {
-        true => checked,
-        false => import.send(false)?,
+        true => Ok(checked),
+        false => import.send(false, &mut warnings),
     };
+    // What was changed before a failure is warned of too.
+    for warning in warnings.texts {
+        output::complain(&format!("warning: {warning}"));
+    }
+    let sum = sum?;
     let tenants = count(sum.tenants, "tenant");
     output::answer(args.access.json, &sum, || {
         Ok(match args.dry_run {
@@ -80,12 +89,25 @@ pub(super) fn import(args: &QuotaImport) -> Result<ExitCode> {
     })
 }
 
-/// Passes on what the service warns of, once for a file.
-fn warn(answer: &Answer) {
-    let warnings = answer.header("warning").unwrap_or_default();
-    // Each is `299 - "text"`.
-    for warning in warnings.split('"').skip(1).step_by(2) {
-        output::complain(&format!("warning: {warning}"));
+/// The most warnings of a file that are passed on.
+const WARNINGS_MAX: usize = 100;
+
+/// What the service warns of, each once for a file.
+#[derive(Default)]
+struct Warnings {
+    texts: Vec<String>,
+}
+
+impl Warnings {
+    fn take(&mut self, answer: &Answer) {
+        let warnings = answer.header("warning").unwrap_or_default();
+        // Each is `299 - "text"`.
+        for warning in warnings.split('"').skip(1).step_by(2) {
+            let is_new = !self.texts.iter().any(|known| known == warning);
+            if is_new && self.texts.len() < WARNINGS_MAX {
+                self.texts.push(warning.to_owned());
+            }
+        }
     }
 }
 
@@ -99,7 +121,7 @@ struct Import<'a> {
 
 impl Import<'_> {
     /// Sends all parts, to be checked or to be changed.
-    fn send(&self, is_dry: bool) -> Result<Imported> {
+    fn send(&self, is_dry: bool, warnings: &mut Warnings) -> Result<Imported> {
         let path = match is_dry {
             true => "/admin/v1/import/quotas?dry_run=true",
             false => "/admin/v1/import/quotas",
@@ -109,11 +131,8 @@ impl Import<'_> {
             let body = (&*part.text, Condition::Any);
             let answer = self.access.answer_within(PATIENCE, "POST", path, body);
             let answer = answer.and_then(|answer| self.access.accepted(answer));
-            if let Ok(answer) = &answer
-                && sum.tenants == 0
-                && !is_dry
-            {
-                warn(answer);
+            if let Ok(answer) = &answer {
+                warnings.take(answer);
             }
             let done: Result<Imported> = answer.and_then(|answer| self.access.read(&answer.body));
             let done = done.map_err(|error| self.failed(error, part, is_dry))?;
@@ -137,7 +156,7 @@ impl Import<'_> {
         };
         let how_far = match (is_dry, before) {
             (true, _) => "nothing was imported".to_owned(),
-            (false, 0) if is_refused => "nothing was imported".to_owned(),
+            (false, 0) if is_refused || is_unreachable(&error) => "nothing was imported".to_owned(),
             (false, 0) => {
                 "it is not known if the tenants were imported: repeat the command".to_owned()
             }
@@ -149,6 +168,15 @@ impl Import<'_> {
         };
         anyhow!("{error:#}; {how_far}")
     }
+}
+
+/// Returns true if nobody listens at the address: nothing was sent then.
+fn is_unreachable(error: &anyhow::Error) -> bool {
+    let mut causes = error.chain();
+    causes.any(|cause| {
+        let fault = cause.downcast_ref::<io::Error>();
+        fault.is_some_and(|fault| fault.kind() == io::ErrorKind::ConnectionRefused)
+    })
 }
 
 /// All tenants at once.
@@ -304,6 +332,65 @@ mod tests {
             (parts.len(), parts[1].tenants, parts[1].first),
             (21, 500, 500)
         );
+    }
+
+    /// A service that warns of something else with each answer, and then is gone.
+    fn service(warnings: &'static [&'static str]) -> (String, std::thread::JoinHandle<()>) {
+        use std::io::{BufRead, BufReader, Read, Write};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = format!("http://{}", listener.local_addr().expect("it is bound"));
+        let serve = move || {
+            for warning in warnings {
+                let (mut stream, _) = listener.accept().expect("somebody asks");
+                let mut asked = BufReader::new(stream.try_clone().expect("a second handle"));
+                let (mut line, mut length) = (String::new(), 0);
+                while asked.read_line(&mut line).expect("a head") > 2 {
+                    let lower = line.to_ascii_lowercase();
+                    let told = lower.strip_prefix("content-length:");
+                    length = told.map_or(length, |told| told.trim().parse().expect("a length"));
+                    line.clear();
+                }
+                let mut body = vec![0; length];
+                asked.read_exact(&mut body).expect("a body");
+                let text = r#"{"tenants":500,"created":500,"updated":0,"unchanged":0}"#;
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nwarning: 299 - \"{warning}\"\r\n\
+                     content-length: {}\r\nconnection: close\r\n\r\n{text}",
+                    text.len()
+                );
+                stream.write_all(head.as_bytes()).expect("it is read");
+            }
+        };
+        (address, std::thread::spawn(serve))
+    }
+
+    #[test]
+    fn each_part_of_a_file_may_have_a_warning_of_its_own() {
+        let text: String = (0..1_500)
+            .map(|it| format!("{{\"tenant\":\"t{it}\"}}\n"))
+            .collect();
+        let lines = read_tenants(BulkFormat::JsonLines, &text).expect("it is JSON");
+        let (address, served) = service(&["one slip", "files give more", "one slip"]);
+        let access = AdminAccess {
+            address,
+            credentials: AdminCredentials::default(),
+            json: false,
+        };
+        let import = Import {
+            access: &access,
+            name: "tenants.jsonl",
+            lines: &lines,
+            parts: parts(&lines, PART),
+        };
+        let mut warnings = Warnings::default();
+        let sum = import.send(false, &mut warnings).expect("it is imported");
+        assert_eq!(sum.tenants, 1_500);
+        assert_eq!(warnings.texts, ["one slip", "files give more"]);
+        served.join().expect("it answered all");
+        // Nobody listens any more, and nothing is sent.
+        let failed = import.send(false, &mut warnings).err();
+        let said = failed.map(|error| error.to_string()).unwrap_or_default();
+        assert!(said.ends_with("; nothing was imported"), "{said}");
     }
 
     #[test]

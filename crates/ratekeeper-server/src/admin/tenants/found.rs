@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use ratekeeper_limiter::Snapshot;
-use ratekeeper_quota::{AuditDocument, AuditFilter, QuotaError, TenantId, TenantRecord};
-use ratekeeper_rules::{Domain, TenantHash};
+use ratekeeper_quota::{AuditDocument, AuditFilter, TenantRecord};
+use ratekeeper_rules::TenantHash;
 
+use super::place::Place;
 use crate::access::Role;
 use crate::admin::denials::{groups, in_words};
 use crate::admin::named::Named;
 use crate::admin::options::Nodes;
-use crate::admin::quotas::tenant;
 use crate::admin_json::{DenialGroup, ToldBy};
 use crate::app::App;
 use crate::logs::denials::DeniedRequest;
@@ -29,14 +29,23 @@ pub(super) struct Found {
 }
 
 impl Found {
-    pub(super) async fn of(app: &App, snapshot: &Snapshot, named: &Named) -> Self {
-        let is_tenant = named.test(snapshot);
-        let (mut groups, told_by) = groups(app, Nodes::All, |case| is_tenant(&case.key)).await;
+    /// The denials whose domain and entry `is_tenant` takes; those of one domain alone if somebody named it.
+    pub(super) async fn of(
+        app: &App,
+        snapshot: &Snapshot,
+        place: Option<Place<'_>>,
+        is_tenant: impl Fn(&str, &str) -> bool,
+    ) -> Self {
+        let place = place.filter(|place| place.is_named);
+        let is_wanted = |domain: &str, entry: &str| {
+            place.is_none_or(|place| place.has(domain)) && is_tenant(domain, entry)
+        };
+        let groups = groups(app, Nodes::All, |case| is_wanted(&case.domain, &case.key));
+        let (mut groups, told_by) = groups.await;
         in_words(&mut groups, app, snapshot);
-        let requests = app
-            .config
-            .denials
-            .latest(REQUESTS_MAX, |denied| is_tenant(&denied.key));
+        let requests = app.config.denials.latest(REQUESTS_MAX, |denied| {
+            is_wanted(&denied.domain, &denied.key)
+        });
         Self {
             groups,
             told_by,
@@ -44,17 +53,32 @@ impl Found {
         }
     }
 
+    /// Drops what names no tenant of `place` if something does, or if the tenant `is_known` otherwise. Returns the
+    /// entries of what was dropped.
+    pub(super) fn keep_tenants(&mut self, place: Place<'_>, is_known: bool) -> BTreeSet<String> {
+        let is_tenant = |domain: &str, entry: &str| place.value(domain, entry).is_some();
+        let of_tenant = |group: &DenialGroup| is_tenant(&group.domain, &group.key);
+        if !is_known && !self.groups.iter().any(of_tenant) {
+            return BTreeSet::new();
+        }
+        let others = self.groups.iter().filter(|group| !of_tenant(group));
+        let others = others.map(|group| group.key.to_string()).collect();
+        self.groups.retain(of_tenant);
+        self.requests
+            .retain(|denied| is_tenant(&denied.domain, &denied.key));
+        others
+    }
+
     /// The value of the only tenant among them, if it is a secret and this node has denied it in the last hour.
-    pub(super) fn secret(&self, app: &App, place: Option<(&Domain, &str)>) -> Option<String> {
-        let (_, key) = place?;
-        let keys = self.keys();
-        let entry = keys.first().filter(|_| keys.len() == 1)?;
-        entry.strip_prefix(key)?.strip_prefix(':')?;
+    pub(super) fn secret(&self, app: &App, place: Option<Place<'_>>) -> Option<String> {
+        let place = place?;
+        let tenants = self.tenants(place);
+        let entry = tenants.first().filter(|_| tenants.len() == 1)?;
         let now = app.limiter.clock().now();
         let cases = app
             .limiter
             .top()
-            .cases(now, |case| &*case.subject == *entry);
+            .cases(now, |case| *case.subject == **entry);
         cases
             .iter()
             .find_map(|case| case.secret.as_ref())
@@ -67,80 +91,56 @@ impl Found {
         of_kind.take(most).cloned().collect()
     }
 
-    /// The entries that name the tenants among them.
+    /// The entries that were denied.
     pub(super) fn keys(&self) -> BTreeSet<&str> {
         self.groups.iter().map(|group| &*group.key).collect()
     }
-}
 
-/// The tenant in the quota database, if that is there and has it.
-pub(super) async fn kept(
-    app: &App,
-    snapshot: &Snapshot,
-    place: Option<(&Domain, &str)>,
-    named: &Named,
-    missing: &mut Vec<String>,
-) -> Option<TenantRecord> {
-    let quotas = app.config.quotas.as_ref()?;
-    let (domain, _) = place?;
-    let id: Result<Option<TenantId>, QuotaError> = match named {
-        Named::Value(text) | Named::Hash(text) => {
-            let id = tenant(quotas, snapshot.rules(), Some(domain.name()), text);
-            Ok(id.ok())
-        }
-        Named::Fingerprint(_) => Ok(None),
-        Named::Ending(end) => {
-            let ids = quotas.store.ending_in(domain.name(), end).await;
-            ids.map(|ids| match ids.as_slice() {
-                [only] => Some(TenantId::of_hash(domain.name(), *only)),
-                _ => None,
-            })
-        }
-    };
-    let record = match id {
-        Ok(Some(id)) => quotas.store.get(&id.domain, id.hash).await,
-        Ok(None) => return None,
-        Err(error) => Err(error),
-    };
-    record.unwrap_or_else(|error| {
-        missing.push(format!("no plans and no changes: {error}"));
-        None
-    })
+    /// Those that name tenants of `place`.
+    pub(super) fn tenants(&self, place: Place<'_>) -> BTreeSet<&str> {
+        let groups = self.groups.iter();
+        groups
+            .filter(|group| place.value(&group.domain, &group.key).is_some())
+            .map(|group| &*group.key)
+            .collect()
+    }
 }
 
 /// The keyed hash under which the quota database has the tenant, or would have it by its value; none without a database.
 pub(super) fn hash(
     app: &App,
-    snapshot: &Snapshot,
-    place: Option<(&Domain, &str)>,
+    place: Option<Place<'_>>,
     (record, value): (Option<&TenantRecord>, Option<&str>),
 ) -> Option<TenantHash> {
     if let Some(record) = record {
         return Some(record.id.hash);
     }
     let quotas = app.config.quotas.as_ref()?;
-    let (domain, _) = place?;
-    let id = tenant(quotas, snapshot.rules(), Some(domain.name()), value?);
-    id.ok().map(|id| id.hash)
+    place?;
+    Some(quotas.store.key().hash(value?))
 }
 
 /// The value of the tenant, as far as anybody has told it.
 pub(super) fn value(
+    app: &App,
     named: &Named,
     found: &Found,
     record: Option<&TenantRecord>,
-    place: Option<(&Domain, &str)>,
+    place: Option<Place<'_>>,
 ) -> Option<String> {
     if let Named::Value(value) = named {
         return Some(value.clone());
     }
-    let (domain, key) = place?;
-    if domain.is_secret(key) {
-        return None;
-    }
-    let of_denials = found.groups.iter().map(|group| &*group.key);
-    let of_denials = of_denials.filter_map(|entry| entry.strip_prefix(key)?.strip_prefix(':'));
-    let mut values = of_denials.chain(record.map(|record| &*record.id.shown));
+    let place = place.filter(|place| !place.is_secret())?;
+    let of_denials = found.groups.iter();
+    let of_denials = of_denials.filter_map(|group| place.value(&group.domain, &group.key));
+    // What is shown is the value, unless that has characters which cannot be.
+    let quotas = app.config.quotas.as_ref();
+    let is_value = |record: &&TenantRecord| {
+        quotas.is_some_and(|quotas| quotas.store.key().hash(&record.id.shown) == record.id.hash)
+    };
+    let of_record = record.filter(is_value).map(|record| &*record.id.shown);
+    let mut values = of_denials.chain(of_record);
     values.next().map(str::to_owned)
 }
 

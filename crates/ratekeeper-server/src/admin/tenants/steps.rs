@@ -6,7 +6,8 @@ use ratekeeper_rules::time;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{TenantAnswer, names_tenant};
+use super::TenantAnswer;
+use super::place::Place;
 use crate::admin_json::DenialGroup;
 
 /// The time for which a raise holds, unless the operator chooses another.
@@ -86,11 +87,12 @@ fn most<'a>(groups: impl IntoIterator<Item = &'a DenialGroup>) -> Option<&'a Den
     groups.max_by_key(|group| (group.count, group.last))
 }
 
-/// The steps that may help, as command lines; those about quotas if there is a database of tenants, who are named by
-/// `tenant_key`.
+/// The steps that may help, as command lines; those about quotas if there is a database of the tenants of `place`, which
+/// commands name if it `is_one_of_several`.
 pub(super) fn next_steps(
     answer: &TenantAnswer,
-    tenant_key: Option<&str>,
+    place: Option<Place<'_>>,
+    is_one_of_several: bool,
     now: Timestamp,
 ) -> Vec<NextStep> {
     let mut steps = Vec::new();
@@ -100,24 +102,30 @@ pub(super) fn next_steps(
         _ => &answer.tenant,
     });
     let is_named = !name.starts_with('\'') || !name.contains(['…', '~']);
-    let tenant_key = tenant_key.filter(|_| is_named);
-    let of_tenant = answer.denials.iter();
-    let of_tenant =
-        of_tenant.filter(|group| tenant_key.is_some_and(|key| names_tenant(group, key)));
-    if let Some(group) = most(of_tenant) {
+    let place = place.filter(|_| is_named);
+    let domain = place.filter(|_| is_one_of_several);
+    let domain = domain.map(|place| format!(" --domain {}", quoted(place.domain.name())));
+    let domain = domain.unwrap_or_default();
+    let is_tenant = |group: &&DenialGroup| {
+        place.is_some_and(|place| place.value(&group.domain, &group.key).is_some())
+    };
+    if let Some(group) = most(answer.denials.iter().filter(is_tenant)) {
         if let Some(raise) = raise(answer, group, now) {
-            let command = format!("ratekeeper quota set {name} --override {raise}");
+            let command = format!("ratekeeper quota set {name} --override {raise}{domain}");
             steps.push(NextStep::new(
                 format!("twice the limit of {} for a week", group.rule),
                 command,
             ));
         }
-        let command = format!("ratekeeper reset {name}");
+        let command = format!("ratekeeper reset {name}{domain}");
         steps.push(NextStep::new("its usage starts over at zero", command));
     }
-    if tenant_key.is_some() && !answer.changes.is_empty() {
-        let command = format!("ratekeeper quota revert {name}");
-        steps.push(NextStep::new("undo its last change", command));
+    if place.is_some() && is_undone_by_revert(answer) {
+        let command = format!("ratekeeper quota revert {name}{domain}");
+        steps.push(NextStep::new(
+            "undo the last change of its plans and overrides",
+            command,
+        ));
     }
     if let Some(group) = most(&answer.would_be_denied) {
         let command = format!(
@@ -132,6 +140,13 @@ pub(super) fn next_steps(
         steps.push(NextStep::new("watch for its next denial", command));
     }
     steps
+}
+
+/// Returns true if the last change is one that `quota revert` undoes. Behind a reset or a step of a policy it would undo an
+/// older one, which may have been meant.
+fn is_undone_by_revert(answer: &TenantAnswer) -> bool {
+    let last = answer.changes.first();
+    last.is_some_and(|last| ["put", "delete"].contains(&&*last.action))
 }
 
 /// An override with twice the limit of the group's rule: `default=200/1m@..2027-02-07T00:00:00Z`.

@@ -153,7 +153,7 @@ impl FollowedKeys {
 }
 
 /// Returns true if `key` is the whole of `scope`, or its first entries.
-fn begins(scope: &str, key: &str) -> bool {
+pub(crate) fn begins(scope: &str, key: &str) -> bool {
     let rest = scope.strip_prefix(key);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
 }
