@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::tenants::Tenant;
-use crate::{Domain, Node, Rule, RuleSet};
+use crate::{Domain, Node, Rule, RuleSet, Term};
 
 impl RuleSet {
     /// Returns the changes since `old` that [`Self::changes_since`] does not tell, each in a line of words, sorted: plans,
@@ -150,15 +150,11 @@ impl Changes<'_> {
     }
 }
 
-/// A tenant's plans and limits, in a form that does not depend on the numbers of rules and plans.
-fn quotas<'a>(
-    tenant: &'a Tenant,
-    domain: &'a Domain,
-    rules: &'a [Rule],
-) -> (
-    Vec<(crate::Term, &'a str)>,
-    Vec<(crate::Term, String, String)>,
-) {
+/// A tenant's plans, and its limits by descriptor.
+type Quotas<'a> = (Vec<(Term, &'a str)>, Vec<(Term, String, String)>);
+
+/// Those of `tenant`, in a form that does not depend on the numbers of rules and plans.
+fn quotas<'a>(tenant: &'a Tenant, domain: &'a Domain, rules: &'a [Rule]) -> Quotas<'a> {
     let plans = tenant.plans().iter();
     let plans = plans.map(|(term, plan)| (*term, domain.plan_name(*plan)));
     let limits = tenant.limits.iter().filter_map(|own| {

@@ -60,13 +60,11 @@ impl Value for HeaderPairs {
     }
 }
 
+/// Keys, each with its place, and values.
+type TextPairs = Vec<(At<Box<str>>, Box<str>)>;
+
 /// The keys and values of a mapping from text to text. Messages show no value: it may be a secret.
-fn text_pairs(
-    key: &str,
-    node: &Node,
-    example: &str,
-    report: &mut Report<'_>,
-) -> Option<Vec<(At<Box<str>>, Box<str>)>> {
+fn text_pairs(key: &str, node: &Node, example: &str, report: &mut Report<'_>) -> Option<TextPairs> {
     let help = format!("write `{key}: {example}`");
     let Some(pairs) = node.as_map() else {
         let message = format!("`{key}` must be a mapping, not {}", node.kind_name());
