@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::support::{PATIENCE, Running, request, start, start_with};
+use crate::support::{PATIENCE, Running, descriptor, request, start, start_with};
 
 const RULES: &str = "
 domain: d
@@ -123,7 +123,9 @@ async fn a_key_says_which_of_its_entries_names_the_tenant() {
         &[("remote_address", "2001:db8")],
     ];
     for entries in denied.iter().flat_map(|entries| [entries; 2]) {
-        let asked = client.should_rate_limit(request("d", entries)).await;
+        let mut question = request("d", &[]);
+        question.descriptors.push(descriptor(entries));
+        let asked = client.should_rate_limit(question).await;
         asked.expect("an answer");
     }
     let all = |top: &Value| top["keys"].as_array().is_some_and(|keys| keys.len() == 4);
