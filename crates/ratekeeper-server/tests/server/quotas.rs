@@ -321,7 +321,7 @@ async fn what_is_wrong_in_quotas_is_named() {
             "{body}: {problem}"
         );
     }
-    for (query, field) in [("?domain=other", "?domain"), ("?by=name", "?")] {
+    for (query, field) in [("?domain=other", "?domain"), ("?by=name", "?by")] {
         let (status, problem) = admin(&running, "GET", &format!("{ACME}{query}"), "").await;
         assert_eq!(
             (status, &problem["field"]),

@@ -122,7 +122,7 @@ async fn rules_are_listed_in_pages_with_their_places_and_counts() {
         ("?limit=0", "?limit"),
         ("?limit=1001", "?limit"),
         ("?cursor=x", "?cursor"),
-        ("?what=x", "?"),
+        ("?what=x", "?what"),
     ] {
         let (status, problem) =
             admin(&running, "GET", &format!("/admin/v1/rules{query}"), "").await;
