@@ -50,11 +50,11 @@ impl Writer {
         let mut looked = Instant::now();
         let mut piece = Vec::with_capacity(PIECE);
         loop {
-            let torn = piece.len();
+            let mut torn = piece.len();
             match waiting.recv_timeout(LOOK_EVERY) {
                 Ok(line) => piece.extend_from_slice(line.as_bytes()),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Disconnected) => return self.put(&mut piece, torn > 0),
             }
             while piece.len() < PIECE
                 && let Ok(line) = waiting.try_recv()
@@ -62,21 +62,24 @@ impl Writer {
                 piece.extend_from_slice(line.as_bytes());
             }
             if looked.elapsed() >= LOOK_EVERY {
-                if self.to.follow() {
+                if self.to.follow() && torn > 0 {
                     piece.drain(..torn);
+                    torn = 0;
+                    self.dropped.fetch_add(1, Ordering::Relaxed);
                 }
                 looked = Instant::now();
             }
-            self.put(&mut piece);
+            self.put(&mut piece, torn > 0);
         }
     }
 
-    /// Writes whole lines. Of what cannot be written, `piece` keeps the rest of a line that was begun, to be written next.
-    fn put(&mut self, piece: &mut Vec<u8>) {
+    /// Writes whole lines, of which the first may be begun already. Of what cannot be written, `piece` keeps the rest of a
+    /// line that was begun, to be written next.
+    fn put(&mut self, piece: &mut Vec<u8>, is_begun: bool) {
         if piece.is_empty() {
             return;
         }
-        match self.to.write(piece) {
+        match self.to.write(piece, is_begun) {
             Ok(()) => {
                 if std::mem::take(&mut self.is_failing) {
                     info!("the access log is written again");
@@ -94,10 +97,10 @@ impl Writer {
 
 impl To {
     /// Writes all of `piece`, or returns the number of lines that are lost.
-    fn write(&mut self, piece: &mut Vec<u8>) -> Result<(), (io::Error, u64)> {
+    fn write(&mut self, piece: &mut Vec<u8>, is_begun: bool) -> Result<(), (io::Error, u64)> {
         match self {
-            To::Stdout => write_lines(&mut io::stdout().lock(), piece),
-            To::File { file, .. } => write_lines(file, piece),
+            To::Stdout => write_lines(&mut io::stdout().lock(), piece, is_begun),
+            To::File { file, .. } => write_lines(file, piece, is_begun),
         }
     }
 
@@ -119,11 +122,18 @@ impl To {
     }
 }
 
-/// Writes `piece` and empties it. If that fails within a line, the rest of this line stays in it, so that no line is torn;
-/// with the error comes the number of lines that are lost.
-fn write_lines(to: &mut impl Write, piece: &mut Vec<u8>) -> Result<(), (io::Error, u64)> {
+/// Writes `piece`, the first line of which may be begun already, and empties it. If that fails within a line, the rest of
+/// this line stays in it, so that no line is torn; with the error comes the number of lines that are lost.
+fn write_lines(
+    to: &mut impl Write,
+    piece: &mut Vec<u8>,
+    is_begun: bool,
+) -> Result<(), (io::Error, u64)> {
     let (written, outcome) = write_some(to, piece);
-    let is_within = written > 0 && piece[written - 1] != b'\n';
+    let is_within = match written {
+        0 => is_begun,
+        _ => piece[written - 1] != b'\n',
+    };
     let mut lines = piece[written..].split_inclusive(|byte| *byte == b'\n');
     let rest = if is_within { lines.next() } else { None };
     let rest = rest.unwrap_or_default().to_vec();
@@ -186,12 +196,19 @@ mod tests {
             written: Vec::new(),
         };
         let mut piece = b"one\nt\xc3\xbc wo\nthree\nfour\n".to_vec();
-        let (_, lost) = write_lines(&mut disk, &mut piece).unwrap_err();
+        let (_, lost) = write_lines(&mut disk, &mut piece, false).unwrap_err();
         assert_eq!(lost, 2, "three and four");
+        // It stays full for a while, and makes room for a part of the rest.
+        for room in [0, 1, 0] {
+            disk.room = room;
+            piece.extend_from_slice(b"five\n");
+            let (_, lost) = write_lines(&mut disk, &mut piece, true).unwrap_err();
+            assert_eq!(lost, 1, "five");
+        }
         disk.room = 100;
-        piece.extend_from_slice(b"five\n");
-        write_lines(&mut disk, &mut piece).unwrap();
-        assert_eq!(disk.written, "one\ntü wo\nfive\n".as_bytes());
+        piece.extend_from_slice(b"six\n");
+        write_lines(&mut disk, &mut piece, true).unwrap();
+        assert_eq!(disk.written, "one\ntü wo\nsix\n".as_bytes());
         assert!(piece.is_empty());
     }
 
@@ -202,7 +219,7 @@ mod tests {
             written: Vec::new(),
         };
         let mut piece = b"one\ntwo\n".to_vec();
-        let (_, lost) = write_lines(&mut disk, &mut piece).unwrap_err();
+        let (_, lost) = write_lines(&mut disk, &mut piece, false).unwrap_err();
         assert_eq!(lost, 1);
         assert!(piece.is_empty());
     }
