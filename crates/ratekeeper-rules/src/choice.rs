@@ -3,7 +3,7 @@
 use ratekeeper_core::Algorithm;
 
 use crate::nearest::nearest;
-use crate::test_file::TestAnswer;
+use crate::test_values::TestAnswer;
 use crate::{
     AdjustMode, Consistency, Evaluation, FailureMode, LeakyOverRls, OnSilence, RegionMode, ShedMode,
 };

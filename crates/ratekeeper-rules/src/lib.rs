@@ -83,6 +83,8 @@ mod tenant_key;
 mod tenants;
 #[cfg(feature = "yaml")]
 mod test_file;
+#[cfg(feature = "yaml")]
+mod test_values;
 pub mod time;
 mod usage;
 mod words;
@@ -130,9 +132,10 @@ pub use tenants::{
 };
 #[cfg(feature = "yaml")]
 pub use test_file::{
-    ExpectedAnswers, HttpRequest, RulesTest, TestAnswer, TestDescriptor, TestFile, TestRequest,
-    TestStep, WaitTime,
+    ExpectedAnswers, HttpRequest, RulesTest, TestDescriptor, TestFile, TestRequest, TestStep,
 };
+#[cfg(feature = "yaml")]
+pub use test_values::{TestAnswer, WaitTime};
 pub use usage::{
     BadPointer, JsonPointer, POINTER_DEPTH_MAX, POINTER_TOKEN_MAX, PointerToken, TokenWeights,
     USAGE_SUMS_MAX, UsageBody, UsageEstimate, UsageField, UsageKind, UsageRules, UsageSum,

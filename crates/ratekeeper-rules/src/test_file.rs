@@ -8,12 +8,9 @@ use std::sync::Arc;
 use ratekeeper_core::{Micros, Timestamp};
 
 use crate::load::file;
-use crate::named::named;
 use crate::report::Report;
+use crate::test_values::{TestAnswer, WaitTime};
 use crate::{Diagnostics, Position, Source};
-
-/// The most requests of one step: a test is to be done in moments.
-pub(crate) const TIMES_MAX: u64 = 1_000_000;
 
 /// The endings of files of tests. A folder of rules is read without them.
 const ENDINGS: [&str; 2] = [".test.yaml", ".test.yml"];
@@ -111,27 +108,6 @@ pub struct HttpRequest {
     pub domain: Option<Box<str>>,
 }
 
-/// The answer to a request.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, schemars::JsonSchema)]
-#[schemars(rename_all = "snake_case")]
-pub enum TestAnswer {
-    /// It may pass.
-    Allowed,
-    /// It may not.
-    Denied,
-}
-
-named!(TestAnswer: Allowed "allowed", Denied "denied");
-
-/// The wait of a denied request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum WaitTime {
-    /// It would pass after this.
-    After(Micros),
-    /// No wait helps.
-    Never,
-}
-
 /// The answers that are expected of a step's requests; [`None`] is whatever comes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
@@ -193,7 +169,7 @@ impl TestFile {
     }
 }
 
-/// What rules are only warned of refuses tests: one that does not do what is written is worse than none.
+/// Turns warnings into errors: a test that does not do what is written is worse than none.
 fn refused(
     errors: Vec<crate::Diagnostic>,
     warnings: Vec<crate::Diagnostic>,

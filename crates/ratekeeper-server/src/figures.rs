@@ -6,6 +6,7 @@ pub(crate) mod durations;
 pub(crate) mod envoy_stats;
 pub(crate) mod families;
 pub(crate) mod live;
+pub(crate) mod monitored;
 pub(crate) mod rule_counts;
 pub(crate) mod statsd;
 pub(crate) mod top_nodes;

@@ -52,9 +52,7 @@ pub use access::callers::{Caller, Powers, Proof};
 pub use access::{AdminToken, AdminTokenError, Role, Tokens, UnknownRole};
 pub use app::maintenance_tasks::MaintenanceTask;
 pub use config::constant::{ConstantAnswer, NoAnswer};
-pub use config::gateway::{
-    ClassShedding, GatewayListener, GatewayService, Monitored, Shedding, UpstreamShedding,
-};
+pub use config::gateway::{GatewayListener, GatewayService};
 pub use config::quotas::QuotaAdmin;
 pub use config::{
     AuthConfig, DESCRIPTORS_MAX, ENTRIES_MAX, EnvoyCallers, LimitHeaderNames, ListenersTls,
@@ -62,6 +60,7 @@ pub use config::{
 };
 pub use data_dir::atomic_file::make_private_folder;
 pub use figures::families::{Families, Label, by};
+pub use figures::monitored::{ClassShedding, Monitored, Shedding, UpstreamShedding};
 pub use figures::statsd::{StatsdConfig, StatsdFormat};
 pub use figures::top_nodes::{KeyList, PeerLists, TopAnswer, TopPeers, TopUnknown, merge_keys};
 pub use fleet::{FleetCopy, FleetCopyError, ImportError, import_node_files};

@@ -50,7 +50,7 @@ impl Default for WorkerTerms {
 /// The effect of what a controller says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
-    /// What it wants refused is refused, and utilisation answers to that.
+    /// Requests that it wants refused are refused, and utilisation answers to that.
     Enforced,
     /// All passes, as in shadow mode.
     Shadow,

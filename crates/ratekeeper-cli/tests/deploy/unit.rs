@@ -135,7 +135,7 @@ fn file(path: impl AsRef<Path>) -> String {
     std::fs::read_to_string(repository().join(path)).expect("it is there")
 }
 
-/// What a service may write where other programs reach it: without that folder, no Unix socket of ours can be.
+/// The folder where other programs reach what a service writes: without it, no Unix socket of ours can be.
 #[test]
 fn the_unit_has_a_folder_for_sockets_that_others_reach() {
     let unit = file("deploy/ratekeeper.service");

@@ -16,7 +16,7 @@ use crate::draft::quota::Duration;
 use crate::mark::At;
 use crate::report::Report;
 use crate::table::{Typed, mappings};
-use crate::test_file::TestAnswer;
+use crate::test_values::TestAnswer;
 use crate::yaml::Node;
 use values::{EntryPairs, ExpectForm, HeaderPairs, Hits, Times, Wait};
 
@@ -82,7 +82,7 @@ mappings! {
     }
 
     /// A descriptor.
-    struct View ("in a descriptor", ["entries", "hits"]) {
+    struct View ("in a step's descriptor", ["entries", "hits"]) {
         /// The entries.
         entries: EntryPairs = required,
         /// The hits that it costs; those of the step unless set.

@@ -18,7 +18,7 @@ use crate::draft::quota::{Duration, PerUnit, SubWindows, Unit, Word};
 use crate::mark::At;
 use crate::report::Report;
 use crate::table::{Typed, kinds};
-use crate::test_file::TestAnswer;
+use crate::test_values::TestAnswer;
 use crate::usage::{JsonPointer, UsageEstimate};
 use crate::yaml::Node;
 use crate::{

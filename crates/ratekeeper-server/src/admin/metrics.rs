@@ -24,9 +24,9 @@ use ratekeeper_limiter::{Growth, OwedCounts, TopDecision, TopKey, TopWindow};
 use ratekeeper_store::{LeaseGauges, SyncGauges};
 
 use crate::app::App;
-use crate::config::gateway::Monitored;
 use crate::figures::durations::DurationCounts;
 use crate::figures::families::{Families, NO_LABELS, by};
+use crate::figures::monitored::Monitored;
 use crate::figures::rule_counts;
 use crate::listen::tls::TlsCounts;
 use crate::reload::ReloadStatus;

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use super::options::Given;
 use crate::app::App;
-use crate::config::gateway::{Shedding, UpstreamShedding};
+use crate::figures::monitored::{Shedding, UpstreamShedding};
 use crate::http::ApiError;
 
 /// The load shedders in force.

@@ -7,9 +7,9 @@ use ratekeeper_rules::RegionMode;
 use ratekeeper_store::boot_time;
 
 use super::{PeerRegion, RegionLoans};
-use crate::Monitored;
 use crate::admin_json::{RegionFigures, RegionPeer};
 use crate::figures::families::Families;
+use crate::figures::monitored::Monitored;
 
 impl RegionLoans {
     /// The other regions, with their places among all.

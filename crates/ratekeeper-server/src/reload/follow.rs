@@ -12,8 +12,8 @@ use tracing::warn;
 use super::watch::{Watch, WatchConfig};
 use super::writes::Writes;
 use crate::blocking::blocking;
-use crate::config::gateway::Monitored;
 use crate::figures::families::{Families, by};
+use crate::figures::monitored::Monitored;
 
 /// Files that stay in force until they change and make sense.
 pub trait Followed: fmt::Debug + Send + Sync + 'static {
@@ -54,7 +54,7 @@ impl fmt::Debug for FilesRead {
     }
 }
 
-/// What operators are told about all files that are followed.
+/// The state of all files that are followed, for operators.
 #[derive(Debug)]
 pub(crate) struct FollowedFiles(pub(crate) Vec<Arc<dyn Followed>>);
 

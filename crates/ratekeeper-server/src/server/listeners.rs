@@ -7,8 +7,8 @@ use ratekeeper_http::TrustedProxies;
 
 use super::BindError;
 use crate::config::ServerConfig;
-use crate::config::gateway::Monitored;
 use crate::figures::families::{Families, by};
+use crate::figures::monitored::Monitored;
 use crate::grpc::{is_rls, over_http1};
 use crate::listen::tls::{Tls, TlsConfig};
 use crate::listen::{Listener, Opening, Protocol, RefusedCount, ServerBounds};

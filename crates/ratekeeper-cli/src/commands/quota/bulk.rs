@@ -92,7 +92,7 @@ pub(super) fn import(args: &QuotaImport) -> Result<ExitCode> {
 /// The most warnings of a file that are passed on.
 const WARNINGS_MAX: usize = 100;
 
-/// What the service warns of, each once for a file.
+/// The warnings of the service, each once for a file.
 #[derive(Default)]
 struct Warnings {
     texts: Vec<String>,

@@ -14,7 +14,7 @@ use crate::format::values::with_doc;
 use crate::mark::At;
 use crate::report::Report;
 use crate::table::{Typed, kinds};
-use crate::test_file::{TIMES_MAX, TestAnswer, WaitTime};
+use crate::test_values::{TIMES_MAX, TestAnswer, WaitTime};
 use crate::yaml::{Kind, Node, Resolved, Scalar};
 
 kinds! {

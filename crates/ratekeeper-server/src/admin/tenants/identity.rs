@@ -18,7 +18,7 @@ use crate::admin::quotas::HASH;
 use crate::app::App;
 use crate::http::ApiError;
 
-/// What is known of the tenant that a name means.
+/// The tenant that a name means, as far as it is known.
 pub(super) struct Meant {
     pub(super) named: Named,
     pub(super) found: Found,
@@ -230,7 +230,7 @@ impl Search<'_> {
         self.known(ids).unwrap_or_default()
     }
 
-    /// What the database answered; why there is no answer is told once.
+    /// The answer of the database; why there is none is told once.
     fn known<T>(&mut self, answer: Result<T, QuotaError>) -> Option<T> {
         answer
             .map_err(|error| {

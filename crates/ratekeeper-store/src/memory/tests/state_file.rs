@@ -223,7 +223,7 @@ fn a_block_with_more_than_its_entries_is_refused() {
     assert!(matches!(loaded, Err(StateFileError::Corrupt)), "{loaded:?}");
 }
 
-/// Which words of a state are in the file is told anew each time.
+/// The words of a state that are in the file are told anew each time.
 #[test]
 fn a_loaded_counter_that_is_given_back_is_saved_again() {
     let ten = limit(Algorithm::FixedWindow, 10, 3_600);

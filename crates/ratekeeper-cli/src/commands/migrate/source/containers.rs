@@ -20,7 +20,7 @@ const TELLTALES: [&str; 10] = [
 /// The name of envoyproxy/ratelimit's image, and mostly of its container.
 const RATELIMIT: &str = "ratelimit";
 
-/// What has variables.
+/// A container or service with its variables.
 #[derive(Debug, Default)]
 pub(super) struct Container {
     /// The keys and names on the way to it, joined by dots.
