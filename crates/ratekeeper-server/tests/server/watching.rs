@@ -251,11 +251,9 @@ impl Stream {
         &self.1
     }
 
-    /// Reads until the server closes it.
+    /// Reads until the stream ends: its last chunk is empty. The connection stays.
     async fn ended(mut self) {
-        let mut rest = Vec::new();
-        let read = timeout(PATIENCE, self.0.read_to_end(&mut rest)).await;
-        read.expect("it ends").expect("it is closed");
+        self.until("\r\n0\r\n\r\n").await;
     }
 }
 
