@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, StatusCode};
 use ratekeeper_limiter::Snapshot;
+use ratekeeper_rules::DEFAULT_STORE;
 use serde::Serialize;
 
 use super::pages;
@@ -44,6 +45,13 @@ struct Readiness {
     /// Nodes that lease counters, by store; only where this node leases some.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     lease_nodes: BTreeMap<Box<str>, u64>,
+}
+
+/// The largest share under the name of the default store: those of others are not for everybody.
+fn largest(shares: impl IntoIterator<Item = (Box<str>, f64)>) -> BTreeMap<Box<str>, f64> {
+    let largest = shares.into_iter().map(|(_, share)| share).reduce(f64::max);
+    let largest = largest.map(|share| (DEFAULT_STORE.into(), share));
+    largest.into_iter().collect()
 }
 
 #[derive(Serialize)]
@@ -256,7 +264,10 @@ fn answer_ready(app: &App, detail: Detail) -> Response {
                 Detail::Full => faults(app, &snapshot, &answers),
                 Detail::State => faults_in_short(app, &snapshot, &answers),
             },
-            degraded_ratio: app.degraded.shares(&answers).into_iter().collect(),
+            degraded_ratio: match detail {
+                Detail::Full => app.degraded.shares(&answers).into_iter().collect(),
+                Detail::State => largest(app.degraded.shares(&answers)),
+            },
             lease_nodes: match detail {
                 Detail::Full => lease_nodes(app),
                 Detail::State => BTreeMap::new(),
@@ -264,4 +275,17 @@ fn answer_ready(app: &App, detail: Detail) -> Response {
         }),
     )
         .into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_stores_are_not_for_everybody() {
+        let shares = [("default".into(), 0.0), ("payments".into(), 0.5)];
+        let told: Vec<_> = largest(shares).into_iter().collect();
+        assert_eq!(told, [("default".into(), 0.5)]);
+        assert!(largest([]).is_empty());
+    }
 }
