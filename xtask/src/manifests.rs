@@ -58,7 +58,7 @@ const REFUSED: [(&[&str], &str); 5] = [
 ];
 
 /// Values, and what the chart has to make of them: texts that are in it, and texts that are not.
-const MADE: [(&[&str], &[&str], &[&str]); 9] = [
+const MADE: [(&[&str], &[&str], &[&str]); 10] = [
     (
         &["redis.url=redis+sentinel://user:p@a\\,b:6390/main"],
         &[
@@ -132,12 +132,24 @@ const MADE: [(&[&str], &[&str], &[&str]); 9] = [
             "terminationGracePeriodSeconds=60",
             "settings.http_tls_cert=/tls/tls.crt",
         ],
-        &["terminationGracePeriodSeconds: 60", "port: metrics }"],
-        &["httpGet: { path: /readyz, port: http }"],
+        &[
+            "terminationGracePeriodSeconds: 60",
+            "exec: { command: [/bin/ratekeeper, health, --quiet, \"127.0.0.1:6070\"] }",
+        ],
+        &["httpGet:"],
     ),
     (
         &["redis.existingSecret=a", "settings.admin=:7000"],
         &["httpGet: { path: /livez, port: metrics }"],
+        &["127.0.0.1:6070"],
+    ),
+    (
+        &[
+            "redis.existingSecret=a",
+            "extraEnv[0].name=RATEKEEPER_ADMIN",
+            "extraEnv[0].value=:7000",
+        ],
+        &["httpGet: { path: /readyz, port: metrics }"],
         &["127.0.0.1:6070"],
     ),
 ];

@@ -517,6 +517,9 @@ pub(crate) struct Health {
     /// With https://: CA certificates that verify the service, as PEM [default: the system's]
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
+    /// Ask only if the node lives (/livez), whether or not it is ready: for probes that restart what fails
+    #[arg(long)]
+    pub(crate) alive: bool,
     /// Print nothing but errors
     #[arg(short, long)]
     pub(crate) quiet: bool,

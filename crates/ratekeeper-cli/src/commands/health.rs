@@ -28,7 +28,7 @@ pub(crate) fn run(args: &Health) -> Result<ExitCode> {
     };
     let asked = Request {
         method: "GET",
-        path: "/readyz",
+        path: if args.alive { "/livez" } else { "/readyz" },
         body: "",
         token: None,
         condition: None,
@@ -36,7 +36,11 @@ pub(crate) fn run(args: &Health) -> Result<ExitCode> {
         asks_at: ASKS_AT,
     };
     let answer = client::send(&address, &files, &asked)?;
-    if !tells_state(&answer.body) {
+    let is_told = match args.alive {
+        true => answer.body.trim_end() == "OK",
+        false => tells_state(&answer.body),
+    };
+    if !is_told {
         bail!(
             "{address} answers {}, which does not say if a node is ready: is it {ASKS_AT}? At the address of a gateway its \
              upstream answers",

@@ -73,10 +73,8 @@ fn start(flags: &Flags, what: What) -> Result<ExitCode> {
         .enable_all()
         .build()?;
     // First of all: what renews a certificate, changes rules or stops us does not know whether we have started.
-    let stop = runtime.block_on(async {
-        stop::survive_hangups()?;
-        stop::Signals::listen()
-    })?;
+    runtime.block_on(async { stop::survive_hangups() })?;
+    let stop = stop::Signals::listen()?;
     let home = Home::find();
     let environment = Environment::of_process();
     let loaded = settings::load(flags, &environment, &home);
@@ -112,11 +110,8 @@ async fn serve(
     if let (What::Gateway, Some(service)) = (&what, &settings.service) {
         return remote_gateway::run(flags, home, settings, service, &stop).await;
     }
-    let opening = open(flags, home, settings, what);
-    let Some(opened) = stop.unless_stopped(opening).await else {
-        return Ok(stop::before_serving());
-    };
-    opened?.serve(settings, &stop).await
+    let opened = open(flags, home, settings, what).await?;
+    opened.serve(settings, &stop).await
 }
 
 /// Everything that serves, not yet begun.
@@ -199,6 +194,7 @@ impl Opened {
         let Self {
             server, limiter, ..
         } = self;
+        stop.serve();
         let snapshot = limiter.snapshot();
         let upstreams = self.gateway.as_ref().map(|gateway| gateway.upstreams());
         let limits = limits_shown(&server, settings, snapshot.rules(), &self.place);

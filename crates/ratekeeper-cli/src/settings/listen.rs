@@ -12,7 +12,7 @@ impl Values {
     pub(crate) fn bounds(&self) -> ServerBounds {
         ServerBounds {
             connections_max: *self.connections_max,
-            connections_per_address_max: *self.connections_per_address_max,
+            connections_per_address_max: self.address_share(),
             idle_timeout: *self.idle_timeout,
             patience: Patience {
                 stall_timeout: *self.stall_timeout,
@@ -24,6 +24,15 @@ impl Values {
             ping_interval: *self.grpc_keepalive_time,
             ping_timeout: *self.grpc_keepalive_timeout,
             ..ServerBounds::default()
+        }
+    }
+
+    /// The most connections from one address: no address may have a whole listener unless that is said.
+    pub(crate) fn address_share(&self) -> usize {
+        let (share, most) = (*self.connections_per_address_max, *self.connections_max);
+        match self.connections_per_address_max.said.is_default() {
+            true => share.min((most / 4).max(1)),
+            false => share,
         }
     }
 }

@@ -251,7 +251,7 @@ settings! {
         /// Most connections of one listener for clients, up to 1000000, or what file descriptors allow; more wait to be accepted
         connections_max: usize = value("NUMBER", "10000") => number(1..=1_000_000);
         /// Most of those from one address (of IPv6, one /64), up to 1000000; more are closed at once. This host and
-        /// `trusted_proxies` may have any number
+        /// `trusted_proxies` may have any number. Unless it is set, no more than a quarter of `connections_max`
         connections_per_address_max: usize = value("NUMBER", "2500") => number(1..=1_000_000);
         /// Time after SIGTERM during which requests are still served while /readyz fails, so that load balancers can
         /// react; 0s to 10m

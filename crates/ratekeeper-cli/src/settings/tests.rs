@@ -415,3 +415,25 @@ fn a_mistyped_list_of_known_callers_is_told_without_their_keys() {
         );
     }
 }
+
+#[test]
+fn an_address_has_a_quarter_of_the_connections_unless_more_is_said() {
+    for (most, said, share) in [
+        ("10000", None, 2_500),
+        ("1000", None, 250),
+        ("100000", None, 2_500),
+        ("2", None, 1),
+        ("1000", Some("900"), 900),
+    ] {
+        let mut flags = Flags::default().with(&row::connections_max, most);
+        if let Some(said) = said {
+            flags = flags.with(&row::connections_per_address_max, said);
+        }
+        let root = tempfile::tempdir().expect("a folder can be made");
+        let home = home(root.path());
+        let layers = layers(&flags, &environment(&[]), &home).expect("all of it is good");
+        let settings = Settings::from_layers(&layers, &home).expect("all of it has a meaning");
+        let bounds = settings.values.bounds();
+        assert_eq!(bounds.connections_per_address_max, share, "{most} {said:?}");
+    }
+}

@@ -1,6 +1,9 @@
-//! Signals to stop that come while the service waits for servers that say nothing.
+//! Signals to stop that come during the start, and while the service waits for servers that say nothing.
 
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::net::TcpListener;
+use std::process::Command;
 
 use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::{Process, Signal, eventually};
@@ -56,6 +59,29 @@ fn a_signal_during_the_start_ends_it_in_good_order() {
         assert_contains(&log, "stopped before anything was served");
         assert!(!log.contains("serving"), "{args}: {log}");
     }
+}
+
+/// Rules that are being read and compiled are a start, too: nothing is to be served after them.
+#[test]
+fn a_signal_while_rules_are_read_ends_the_start_at_once() {
+    let folder = tempdir().expect("a folder can be made");
+    let rules = folder.path().join("rules.yaml");
+    let made = Command::new("mkfifo").arg(&rules).status();
+    assert!(made.expect("mkfifo starts").success());
+    let listeners = "--http 127.0.0.1:0 --grpc 127.0.0.1:0 --admin 127.0.0.1:0";
+    let args = format!("serve --rules rules.yaml {listeners}");
+    let mut process = Process::spawn("ratekeeper", ratekeeper(folder.path(), &args));
+    // It opens once the service reads, which it then does for as long as this is held.
+    let mut writer = OpenOptions::new().write(true).open(&rules);
+    let writer = writer.as_mut().expect("it can be written");
+    let ended = process.terminate();
+    let log = process.output();
+    assert!(ended.success(), "{ended}: {log}");
+    assert_contains(&log, "stopped before anything was served");
+    assert!(!log.contains("serving"), "{log}");
+    writer
+        .write_all(RULES.as_bytes())
+        .expect_err("nobody reads");
 }
 
 #[test]

@@ -214,6 +214,11 @@ fn a_domain_without_good_rules_is_not_decided() {
     assert!(plane.answer(plane.send(&[bad("d")])).is_some());
     let (status, told) = ready(&service);
     assert_eq!((status, told["state"].as_str()), (503, Some("no rules")));
+    // It lives: whoever restarts what is dead leaves it alone.
+    let admin = format!("127.0.0.1:{}", service.admin);
+    run(folder.path(), &["health", "--alive", &admin]).succeeded();
+    let unready = run(folder.path(), &["health", &admin]);
+    assert_eq!(unready.code, Some(1), "{}", unready.err);
     assert_eq!(http(service.port, "GET", "/healthcheck", "").0, 500);
     assert_ne!(ask("/json", "d").0, 200);
 

@@ -1,6 +1,7 @@
 //! A container, without a runtime for it: its folders lie in one of the test's, and its ports are free ones.
 
 use std::fs;
+use std::net::TcpStream;
 
 use ratekeeper_testkit::http1::ask;
 use ratekeeper_testkit::process::{Process, free_port};
@@ -151,6 +152,13 @@ impl Running {
             .collect();
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         run(&mut command(PROGRAM, self.root.path(), &args[..])).succeeded();
+    }
+
+    /// Takes all the connections that a listener of operators has, as long as they are held.
+    pub(crate) fn fill(&self, name: &str) -> Vec<TcpStream> {
+        let port = port_of(&self.ports, name);
+        let connect = |_| TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+        (0..32).map(connect).collect()
     }
 
     /// Ends it as a runtime does.

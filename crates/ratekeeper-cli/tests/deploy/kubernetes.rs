@@ -115,8 +115,6 @@ fn the_probes_are_answered_whatever_clients_have_of_their_own_ports() {
         let documents = read(manifest);
         let pod = &find(&documents, "Deployment", None)["spec"]["template"]["spec"];
         let of_pod = &pod["containers"][0];
-        let ready = &of_pod["readinessProbe"]["httpGet"];
-        assert_eq!(ready["path"], "/readyz", "{manifest}");
         let mut container = container(&documents, pod, secrets);
         let identity = Identity::self_signed("ratekeeper.example.com");
         container.put("/tls/tls.crt", &identity.certificate);
@@ -129,8 +127,9 @@ fn the_probes_are_answered_whatever_clients_have_of_their_own_ports() {
             container.variables.push(variable);
         }
         container.mount("/tls");
-        let running = container.start_asked_at(text(&ready["port"]));
-        for probe in ["startupProbe", "livenessProbe"] {
+        let running = container.start_asked_at("metrics");
+        let _others = running.fill("metrics");
+        for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
             running.exec(&words(list(&of_pod[probe]["exec"]["command"])));
         }
         running.stop();

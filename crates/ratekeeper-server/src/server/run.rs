@@ -126,9 +126,18 @@ fn serve_checks(
         let service = http::router(Arc::clone(app));
         let service = move |_| service.clone();
         let (room, drain) = (room.clone(), Arc::clone(&app.drain));
+        let bounds = of_http(bounds);
         serving.spawn(http.serve(service, bounds, room, drain, workers.turns()));
     }
     serving
+}
+
+/// The bounds of connections that do not speak gRPC: idle ones go by `idle_timeout` alone.
+const fn of_http(bounds: ServerBounds) -> ServerBounds {
+    ServerBounds {
+        connection_idle_max: None,
+        ..bounds
+    }
 }
 
 /// Waits for work of the gateway whose clients are gone, no longer than `left`.
@@ -194,6 +203,23 @@ pub const OPERATORS_MAX: usize = 32;
 /// until that is in force here.
 const OPERATORS_TIME: Duration = Duration::from_secs(43);
 
+/// The silence after which a connection of an operator is closed, whatever clients have: there are few of them, and a
+/// request that is answered only after [`OPERATORS_TIME`] is silent for as long.
+const OPERATORS_IDLE: Duration = Duration::from_secs(60);
+
+/// The bounds of the admin listener, and of that for metrics.
+fn of_operators(bounds: ServerBounds) -> ServerBounds {
+    let request_timeout = bounds.request_timeout.max(OPERATORS_TIME);
+    ServerBounds {
+        connections_max: OPERATORS_MAX,
+        connections_per_address_max: OPERATORS_MAX / 2,
+        idle_timeout: OPERATORS_IDLE
+            .max(request_timeout.saturating_add(OPERATORS_IDLE - OPERATORS_TIME)),
+        request_timeout,
+        ..of_http(bounds)
+    }
+}
+
 /// The most and the least time that requests of operators get to finish once all others have. Whoever stops the node waits
 /// for both, and kills what has not ended by then.
 const OPERATORS_LAST: RangeInclusive<Duration> =
@@ -215,12 +241,7 @@ fn serve_operators(
     bounds: ServerBounds,
     drain: &Arc<Drain>,
 ) -> JoinSet<usize> {
-    let bounds = ServerBounds {
-        connections_max: OPERATORS_MAX,
-        connections_per_address_max: OPERATORS_MAX / 2,
-        request_timeout: bounds.request_timeout.max(OPERATORS_TIME),
-        ..bounds
-    };
+    let bounds = of_operators(bounds);
     let room = || ConnectionSlots::new(OPERATORS_MAX);
     let here = Workers::here();
     let mut watching = JoinSet::new();
@@ -284,6 +305,28 @@ async fn total(mut tasks: JoinSet<usize>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_grpc_goes_by_its_idle_time() {
+        let bounds = ServerBounds {
+            connection_idle_max: Some(Duration::from_secs(2)),
+            ..ServerBounds::default()
+        };
+        assert_eq!(of_http(bounds).connection_idle_max, None);
+        assert_eq!(of_operators(bounds).connection_idle_max, None);
+    }
+
+    #[test]
+    fn operators_are_waited_for_whatever_clients_have() {
+        for seconds in [30, 90, 86_400] {
+            let bounds = of_operators(ServerBounds {
+                idle_timeout: Duration::from_secs(seconds),
+                ..ServerBounds::default()
+            });
+            assert!(bounds.idle_timeout > bounds.request_timeout, "{seconds} s");
+            assert_eq!(bounds.idle_timeout, OPERATORS_IDLE, "{seconds} s");
+        }
+    }
 
     #[test]
     fn operators_get_what_the_drain_leaves_them() {

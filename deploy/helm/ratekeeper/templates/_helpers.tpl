@@ -25,12 +25,27 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- range .Values.extraEnv }}{{ if eq .name "RATEKEEPER_TENANT_KEY" }}true{{ end }}{{ end -}}
 {{- end -}}
 
-{{- /* Asks a node if it lives: from inside, where no other pod can be in the way; at the port of metrics where the settings say
-otherwise where and how the admin API listens. */ -}}
-{{- define "ratekeeper.alive" -}}
+{{- /* Returns true if the settings or variables say where and how the admin API listens. */ -}}
+{{- define "ratekeeper.hasOwnAdmin" -}}
 {{- $settings := default dict .Values.settings -}}
-{{- if or (hasKey $settings "admin") (hasKey $settings "admin_tls_cert") -}}
+{{- if or (hasKey $settings "admin") (hasKey $settings "admin_tls_cert") }}true{{ end -}}
+{{- range .Values.extraEnv }}{{ if has .name (list "RATEKEEPER_ADMIN" "RATEKEEPER_ADMIN_TLS_CERT") }}true{{ end }}{{ end -}}
+{{- end -}}
+
+{{- /* Asks a node if it lives: from inside, where no other pod can be in the way; at the port of metrics where the admin API
+listens elsewhere. */ -}}
+{{- define "ratekeeper.alive" -}}
+{{- if include "ratekeeper.hasOwnAdmin" . -}}
 httpGet: { path: /livez, port: metrics }
+{{- else -}}
+exec: { command: [/bin/ratekeeper, health, --alive, --quiet, "127.0.0.1:6070"] }
+{{- end -}}
+{{- end -}}
+
+{{- /* Asks a node if it is ready, in the same ways. */ -}}
+{{- define "ratekeeper.ready" -}}
+{{- if include "ratekeeper.hasOwnAdmin" . -}}
+httpGet: { path: /readyz, port: metrics }
 {{- else -}}
 exec: { command: [/bin/ratekeeper, health, --quiet, "127.0.0.1:6070"] }
 {{- end -}}

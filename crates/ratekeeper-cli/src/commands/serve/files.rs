@@ -40,7 +40,7 @@ impl Files {
         let limit = raise();
         let workers = settings.values.worker_threads.get();
         let files = Self::shared_out(limit, workers, program);
-        files.tell(*settings.values.connections_per_address_max);
+        files.tell(settings.values.address_share());
         files
     }
 

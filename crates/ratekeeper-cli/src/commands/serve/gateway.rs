@@ -41,7 +41,8 @@ pub(super) fn open_only(config: &mut ServerConfig, settings: &Settings) {
         .filter(|_| !values.http.said.is_default());
     let mut bounds = config.bounds;
     bounds.streams_max = *values.connection_requests_max;
-    bounds.connection_idle_max = Some(CONNECTION_IDLE_MAX);
+    // HTTP/1 goes by it as well, and has to be kept for as long as is said.
+    bounds.connection_idle_max = Some(CONNECTION_IDLE_MAX.max(bounds.idle_timeout));
     // One that has closed its side is: it does not wait for its answer.
     bounds.half_close = false;
     config.gateway = Some(GatewayListener {

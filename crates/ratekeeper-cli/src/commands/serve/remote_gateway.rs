@@ -39,10 +39,7 @@ pub(super) async fn run(
         return Err(Problems(service.contradictions.clone()).into());
     }
     let LocalRules { limiter, loader } = LocalRules::new(settings, service)?;
-    let Some(keys) = stop.unless_stopped(TokenKeys::first(settings)).await else {
-        return Ok(stop::before_serving());
-    };
-    let keys = keys?;
+    let keys = TokenKeys::first(settings).await?;
     let snapshot = limiter.snapshot();
     let domain = domain(settings, snapshot.rules())?;
     has_room_for_a_level(settings, snapshot.rules())?;
@@ -75,6 +72,7 @@ pub(super) async fn run(
     let server = Server::bind(config, Arc::clone(&limiter), loader)
         .await
         .map_err(advise)?;
+    stop.serve();
     let limits = shown(settings, service, domain, snapshot.rules());
     super::welcome(&server, settings, snapshot.rules(), &limits, upstreams)?;
     let keys_followed = keys.map(|keys| keys.follow(&server));
