@@ -58,7 +58,7 @@ pub(super) fn run(expected: &ExpectedAnswers, run: &Run) -> Vec<Mismatch> {
     let rule = match &expected.rule {
         Some(id) => Some(id.as_deref().unwrap_or(NONE).to_owned()),
         // A request that no rule knows is allowed whatever they say.
-        None if last.rule.is_none() && passes(expected) => Some(ANY.to_owned()),
+        None if !last.is_matched && passes(expected) => Some(ANY.to_owned()),
         None => None,
     };
     let id = last.rule.as_ref().map_or(NONE, |rule| &rule.id);
@@ -164,6 +164,7 @@ mod tests {
             allowed,
             denied,
             last: Seen {
+                is_matched: true,
                 status: Some(State {
                     limit: 5,
                     remaining: 0,
