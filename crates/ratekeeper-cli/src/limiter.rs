@@ -4,7 +4,7 @@ use crate::settings::Settings;
 use crate::state::State;
 use crate::store::{connect, joined};
 use anyhow::{Context, Result};
-use ratekeeper_limiter::{Fallback, FallbackConfig, Limiter, LimiterOptions};
+use ratekeeper_limiter::{Fallback, FallbackConfig, Limiter, LimiterOptions, Modes};
 use ratekeeper_rules::RuleSet;
 use ratekeeper_store::Store;
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
@@ -25,6 +25,20 @@ pub(crate) fn fresh<S: Store + From<MemoryStore>>(
         store(settings)?.into(),
         options(settings),
     ))
+}
+
+/// A limiter with fresh counters in memory, where limits are in force: neither the shadow mode of a service counts nor its
+/// quota mode.
+///
+/// # Errors
+/// The system does not have the memory.
+pub(crate) fn enforcing<S: Store + From<MemoryStore>>(
+    rules: RuleSet,
+    settings: &Settings,
+) -> Result<Limiter<S>> {
+    let mut options = options(settings);
+    options.modes = Modes::default();
+    Ok(Limiter::new(rules, store(settings)?.into(), options))
 }
 
 /// The limiter of a service.

@@ -10,6 +10,7 @@ use ratekeeper_core::{Micros, Timestamp};
 use crate::load::file;
 use crate::report::Report;
 use crate::test_values::{TestAnswer, WaitTime};
+use crate::yaml::{self, Kind};
 use crate::{Diagnostics, Position, Source};
 
 /// The endings of files of tests. A folder of rules is read without them.
@@ -33,6 +34,8 @@ pub struct RulesTest {
     pub place: Position,
     /// The rules to test, relative to the folder of the file; [`None`] if the file names none.
     pub rules: Option<Box<str>>,
+    /// The plan of each tenant that a request names, until a step gives it another.
+    pub plan: Option<Box<str>>,
     /// The time at which it begins.
     pub start: Timestamp,
     /// The steps, at least one. Their times do not go back.
@@ -136,6 +139,17 @@ pub struct ExpectedAnswers {
     pub refused: Option<u16>,
 }
 
+impl ExpectedAnswers {
+    /// Returns true if nothing but the status of a refusal may be expected.
+    fn is_refusal_alone(&self) -> bool {
+        let refusal = Self {
+            refused: self.refused,
+            ..Self::default()
+        };
+        *self == refusal
+    }
+}
+
 impl TestFile {
     /// Reads a file of tests.
     ///
@@ -155,17 +169,30 @@ impl TestFile {
         }
     }
 
-    /// Returns true for a file of tests, which is none of rules: by the ending of its name, and by its key `tests`, since
+    /// Returns true for a file of tests, which is none of rules: by the ending of its name, and by the keys at its top, since
     /// rules may have such a name, too.
     #[must_use]
     pub fn is_one(source: &Source) -> bool {
-        Self::has_name(&source.name) && source.text.lines().any(|line| line.starts_with("tests:"))
+        Self::has_name(&source.name) && has_keys(&source.text)
     }
 
     /// Returns true for a name that files of tests have.
     #[must_use]
     pub fn has_name(name: &str) -> bool {
         ENDINGS.iter().any(|ending| name.ends_with(ending))
+    }
+}
+
+/// Returns true for a text with `tests` at its top, or with `rules`, which a file of tests begins with. No rules have
+/// either. Lines tell it of a text that is no YAML.
+fn has_keys(text: &str) -> bool {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    match yaml::build(text).root.as_deref().map(|root| &root.kind) {
+        Some(Kind::Map(pairs)) => pairs.iter().any(|pair| match &pair.key.kind {
+            Kind::Scalar(key) => matches!(&*key.text, "tests" | "rules"),
+            _ => false,
+        }),
+        _ => text.lines().any(|line| line.starts_with("tests:")),
     }
 }
 

@@ -70,6 +70,30 @@ fn tests_are_no_rules_and_rules_are_no_tests() {
 }
 
 #[test]
+fn tests_are_known_however_their_keys_are_spelt() {
+    let folder = folder(&[
+        ("a.test.yaml", "\u{feff}tests:\n- name: t\n".as_bytes()),
+        ("b.test.yaml", b"\"tests\":\n- name: t\n"),
+        ("c.test.yaml", b"tests : []\n"),
+        // A file that is begun.
+        (
+            "d.test.yaml",
+            b"rules: shop.yaml\ndomain: shop\n# tests: to come\n",
+        ),
+        ("e.test.yaml", b"{ rules: shop.yaml, tests: [] }\n"),
+        // A text in rules is none of their keys.
+        ("f.test.yaml", b"domain: f\ndescriptors:\n- key: |-\n   a\n"),
+        // What cannot be read is told by whom its lines say.
+        ("g.test.yaml", b"tests:\n- {\n"),
+    ]);
+    assert_eq!(names(folder.path(), false), ["f.test.yaml"]);
+    assert_eq!(
+        read_tests(folder.path()).expect("they can be read").len(),
+        6
+    );
+}
+
+#[test]
 fn one_file_is_read_whatever_its_name() {
     let folder = folder(&[("rules.conf", b"domain: d\n")]);
     let path = folder.path().join("rules.conf");

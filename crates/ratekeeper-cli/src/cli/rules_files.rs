@@ -68,6 +68,9 @@ pub(crate) struct RulesDiff {
     /// Rules after
     #[arg(value_name = "NEW")]
     pub(crate) new: PathBuf,
+    /// Tenants before, to compare them with those of --tenants; without it, tenants are left out
+    #[arg(long, value_name = "PATH")]
+    pub(crate) old_tenants: Option<PathBuf>,
     /// Settings file that `serve` reads the rules by [default: as for `serve`]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,

@@ -168,9 +168,9 @@ fn unresolved(variables: &Variables) -> Vec<Problem> {
     let heeded = heeded.filter(|(name, _)| settings::heeds(name));
     let problem = |(name, value): &(String, String)| {
         let message = if value.contains("${") || value.contains("$(") {
-            format!(
-                "`{value}` is a template: write what it stands for, as `env` prints it in the container"
-            )
+            // Not the value: it may be a secret, and no template.
+            "its value has `${` or `$(`, a template: write what it stands for, as `env` prints it in the container"
+                .to_owned()
         } else if value.contains('\n') {
             "its value has several lines: each line of the file should be NAME=VALUE".to_owned()
         } else {

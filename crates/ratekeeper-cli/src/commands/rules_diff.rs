@@ -38,11 +38,22 @@ fn read(args: &RulesDiff) -> Result<(RuleSet, RuleSet)> {
     // Each load would hash tenants under a key of its own, and none would be the same.
     let key = &mut settings.rules.options.tenant_key;
     key.get_or_insert_with(TenantKey::default);
-    Ok((load(&args.old, &settings)?, load(&args.new, &settings)?))
+    let (before, after) = (
+        args.old_tenants.as_deref(),
+        settings.values.tenants.as_deref(),
+    );
+    let after = after.filter(|_| before.is_some());
+    if before.is_none() && settings.values.tenants.is_some() {
+        output::complain(
+            "note: tenants are left out, since those of NEW may have plans that OLD does not have; to compare them, name \
+             both: --old-tenants PATH --tenants PATH",
+        );
+    }
+    let old = load(&args.old, before, &settings)?;
+    Ok((old, load(&args.new, after, &settings)?))
 }
 
-fn load(path: &Path, settings: &Settings) -> Result<RuleSet> {
-    let tenants = settings.values.tenants.as_deref();
+fn load(path: &Path, tenants: Option<&Path>, settings: &Settings) -> Result<RuleSet> {
     let loaded = rules::load(path, tenants, settings.rules.read, &settings.rules.options)?;
     Ok(loaded.rules)
 }

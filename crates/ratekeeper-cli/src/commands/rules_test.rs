@@ -71,8 +71,10 @@ fn run_file(
 ) -> Result<()> {
     let is_wanted = |name: &str| args.name.as_ref().is_none_or(|part| name.contains(&**part));
     for test in file.tests.iter().filter(|test| is_wanted(&test.name)) {
-        let rules = rulebook.rules(Path::new(&source.name), test.rules.as_deref())?;
-        report.add(test, trial::run(test, rules, rulebook.settings())?);
+        let named = test.rules.as_deref();
+        if let Some(rules) = rulebook.rules(Path::new(&source.name), named, report)? {
+            report.add(test, trial::run(test, rules, rulebook.settings())?);
+        }
     }
     Ok(())
 }

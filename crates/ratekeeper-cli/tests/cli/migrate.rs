@@ -38,6 +38,17 @@ fn a_plan_says_what_to_set_what_differs_and_what_starts_afresh() {
 }
 
 #[test]
+fn a_template_is_named_without_its_text_which_may_be_a_secret() {
+    let folder = tempdir().expect("a folder");
+    write(folder.path(), "theirs.env", "REDIS_AUTH=s3c$(ret)pw\n");
+    let said = run(folder.path(), &["migrate", "theirs.env"]);
+    assert_eq!(said.code, Some(1), "{}", said.out);
+    assert_contains(&said.out, "**In the way:** `REDIS_AUTH`: its value has");
+    let all = [said.out, said.err].concat();
+    assert!(!all.contains("s3c"), "{all}");
+}
+
+#[test]
 fn two_services_are_compared_by_looks() {
     let folder = tempdir().expect("a folder");
     let serve = |name: &str, limit: u32| {

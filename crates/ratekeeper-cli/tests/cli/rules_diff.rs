@@ -132,3 +132,55 @@ fn refused_rules_are_no_difference() {
     );
     assert_eq!(none.code, Some(2), "{}", none.err);
 }
+
+#[test]
+fn a_limit_that_takes_over_is_told_where_it_is_laxer() {
+    let plan = "domain: d\ntenant: t\nplans: [free, pro]\ndescriptors:\n- key: t\n  rate_limit: { window: 1m, limit: 10 }\n";
+    let pro = format!("{plan}  plans: {{ pro: {{ window: 1m, limit: 100 }} }}\n");
+    let said = diff(&pro, plan, "");
+    assert_contains(&said.out, "- d.t@pro: removed");
+    assert!(!said.out.contains("warning"), "{}", said.out);
+    let path = "domain: d\ndescriptors:\n- { key: path, rate_limit: { window: 1s, limit: 5 } }\n";
+    let own =
+        format!("{path}- {{ key: path, value: /x, rate_limit: {{ window: 1s, limit: 2 }} }}\n");
+    assert_contains(
+        &diff(&own, path, "").out,
+        "warning: d.path_/x: removed; d.path decides in its place: 5 per 1s\n",
+    );
+    let other = own.replace("limit: 2", "limit: 9");
+    assert!(!diff(&other, path, "").out.contains("warning"));
+    let upper = own.replace("/x", "/X");
+    assert!(!diff(&own, &upper, "").out.contains("warning"));
+}
+
+#[test]
+fn tenants_belong_to_the_rules_they_are_for() {
+    let old = "domain: d\ntenant: t\nplans: [free, pro]\ndescriptors:\n- key: t\n  rate_limit: { window: 1m, limit: 10 }\n";
+    let new = "domain: d\ntenant: t\nplans: [free, pro, gold]\ndescriptors:\n- key: t\n  \
+               rate_limit: { window: 1m, limit: 10 }\n  plans: { gold: { window: 1m, limit: 100 } }\n";
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "old.yaml", old);
+    write(folder.path(), "new.yaml", new);
+    let tenants = "domain: d\ntenants:\n- { tenant: acme, plan: gold }\n";
+    write(folder.path(), "tenants.yaml", tenants);
+    write(
+        folder.path(),
+        "before.yaml",
+        &tenants.replace("gold", "pro"),
+    );
+    let said = run(
+        folder.path(),
+        "rules diff old.yaml new.yaml --tenants tenants.yaml",
+    );
+    assert_eq!(said.code, Some(1), "{}", said.err);
+    assert_contains(&said.out, "+ d.t@gold: new");
+    assert!(!said.out.contains("tenants: "), "{}", said.out);
+    assert_contains(&said.err, "--old-tenants");
+    let flags = "--tenants tenants.yaml --old-tenants before.yaml";
+    let said = run(
+        folder.path(),
+        &*format!("rules diff old.yaml new.yaml {flags}"),
+    );
+    assert_eq!((said.code, said.err.as_str()), (Some(1), ""));
+    assert_contains(&said.out, "~ d: tenants: 0 new, 0 removed, 1 changed\n");
+}

@@ -241,3 +241,99 @@ fn the_schema_of_tests_is_printed() {
         std::fs::read_to_string(file).expect("it is checked in")
     );
 }
+
+/// The rules and tests of files, by their names in the folder `rules`.
+fn files(files: &[(&str, &str)]) -> TempDir {
+    let folder = tempdir().expect("a folder can be made");
+    for (name, text) in files {
+        write(folder.path(), &format!("rules/{name}"), text);
+    }
+    folder
+}
+
+/// A file with one test, on the plan `pro`.
+fn of_pro(steps: &str) -> String {
+    format!("rules: a.yaml\ndomain: d\ntests:\n- name: t\n  plan: pro\n  steps:\n{steps}")
+}
+
+#[test]
+fn the_plan_of_a_test_is_that_of_every_tenant_it_names() {
+    let steps = "  - { entries: { other: a }, expect: { rule: ~ } }\n  - { entries: { key: a }, expect: { limit: 4 } }\n  \
+                 - { entries: { key: b }, plan: free, expect: { limit: 2 } }\n  \
+                 - { entries: { key: c }, expect: { limit: 4 } }\n  - { entries: { key: b }, expect: { limit: 2 } }\n";
+    let folder = files(&[("a.yaml", RULES), ("a.test.yaml", &of_pro(steps))]);
+    run(folder.path(), "rules test rules").succeeded();
+}
+
+#[test]
+fn a_request_that_no_rule_knows_is_not_just_allowed() {
+    let found = mismatches("  - { domain: dd, entries: { key: a }, expect: allowed }\n");
+    assert_eq!(found[0][0], "step");
+    assert_contains(&found[0][2], "the rules have no domain `dd`");
+    let found = mismatches("  - { entries: { kye: a }, times: 9, expect: allowed }\n");
+    assert_eq!(found, [["rule", "any, or `rule: ~`", "none"]]);
+    let found = mismatches("  - { entries: { kye: a }, times: 9, expect: { allowed: 9 } }\n");
+    assert_eq!(found[0][0], "rule");
+    passes(
+        "  - { domain: dd, entries: { key: a }, expect: { decision: allowed, rule: ~ } }\n  \
+         - { entries: { kye: a }, expect: { decision: allowed, rule: ~ } }\n  \
+         - { entries: { quiet: a }, times: 2, expect: allowed }\n  - { entries: { free: a }, expect: allowed }\n  \
+         - { entries: { kye: a } }\n",
+    );
+}
+
+#[test]
+fn an_expectation_that_nothing_can_fail_is_refused() {
+    let folder = folder(
+        "  - { entries: { key: a }, expect: {} }\n  - { request: GET /a/../b, expect: { refused: 400, allowed: 1 } }\n",
+    );
+    let said =
+        run(folder.path(), "rules test rules").refused("a.test.yaml:6:36: `expect` is empty");
+    assert_contains(&said, "a.test.yaml:7:");
+    assert_contains(&said, "no limit is asked about a request that is refused");
+}
+
+#[test]
+fn refused_rules_leave_the_results_of_other_tests() {
+    let test = "rules: a.yaml\ndomain: d\ntests:\n- name: t\n  steps:\n  - { entries: { key: a }, expect: allowed }\n";
+    let broken = test.replace("a.yaml", "b.yaml");
+    let folder = files(&[
+        ("a.yaml", RULES),
+        ("b.yaml", "domain: b\nbananas: 3\n"),
+        ("a.test.yaml", test),
+        (
+            "b.test.yaml",
+            &format!(
+                "{broken}{}",
+                "- name: u\n  steps:\n  - { entries: { key: a } }\n"
+            ),
+        ),
+        ("c.test.yaml", &test.replace("name: t", "name: v")),
+    ]);
+    let (report, code) = report(folder.path());
+    assert_eq!(
+        (report["passed"].as_u64(), code),
+        (Some(2), Some(1)),
+        "{report}"
+    );
+    assert_eq!(
+        report["errors"].as_array().map(Vec::len),
+        Some(1),
+        "{report}"
+    );
+    let error = &report["errors"][0];
+    assert_contains(error["file"].as_str().expect("a file"), "b.yaml");
+    assert_eq!(error["line"], 2, "{report}");
+    let said = run(folder.path(), "rules test rules");
+    assert_contains(&said.err, "b.yaml:2:1: unknown key 'bananas'");
+    assert_contains(&said.out, "FAILED: 2 tests passed, 0 failed, 1 error");
+}
+
+#[test]
+fn the_shadow_mode_of_a_service_is_not_that_of_tests() {
+    let folder =
+        folder("  - { entries: { key: a }, times: 3, expect: { allowed: 2, denied: 1 } }\n");
+    write(folder.path(), "ratekeeper.yaml", "shadow_mode: true\n");
+    let said = run(folder.path(), "rules test rules --config ratekeeper.yaml").succeeded();
+    assert_eq!(said, "ok    t\nok: 1 test passed\n");
+}

@@ -16,7 +16,8 @@ use crate::mark::{At, Mark};
 use crate::report::Report;
 use crate::yaml::{Kind, Node};
 
-/// The time at which tests begin: the start of a second, of a day, of a month and of a year.
+/// The time at which tests begin: the start of a second, a minute, an hour, a day and a week since the epoch, and of a month
+/// and a year of the calendar. Windows of 30 and 365 days are in their midst.
 const START: Timestamp = Timestamp::from_secs(1_767_225_600);
 
 /// The parts of a file or a test that hold for all that is in it.
@@ -68,13 +69,11 @@ fn test(item: &Node, around: &Around, report: &mut Report<'_>) -> Option<RulesTe
     for item in &items {
         steps.extend(step(item, &around, &mut clock, report));
     }
-    if let (Some(plan), Some(first)) = (value.plan.take_text(), steps.first_mut()) {
-        first.plan.get_or_insert(plan);
-    }
     Some(RulesTest {
         name: name?,
         place: report.place(mark),
         rules: around.rules,
+        plan: value.plan.take_text(),
         start: value.start.copied().unwrap_or(START),
         steps,
     })
@@ -220,13 +219,20 @@ fn expected(
     times: u64,
     report: &mut Report<'_>,
 ) -> Option<ExpectedAnswers> {
+    const EMPTY: (&str, &str) = (
+        "`expect` is empty",
+        "write `expect: allowed` or `expect: denied`",
+    );
     let Some(node) = field.take() else {
         if let Some(mark) = field.key() {
-            let help = "write `expect: allowed` or `expect: denied`";
-            report.error(mark, "`expect` is empty", help);
+            report.error(mark, EMPTY.0, EMPTY.1);
         }
         return Some(ExpectedAnswers::default());
     };
+    if matches!(&node.kind, Kind::Map(pairs) if pairs.is_empty()) {
+        report.error(node.mark, EMPTY.0, EMPTY.1);
+        return None;
+    }
     if let Kind::Scalar(scalar) = &node.kind {
         let decision = choose::<TestAnswer>("expect", &scalar.text);
         let decision = decision.map_err(|(message, help)| report.error(node.mark, message, help));
@@ -242,7 +248,7 @@ fn expected(
         (Some(_), rule) => Some(rule),
     };
     let ids = |ids: Vec<At<Box<str>>>| ids.into_iter().map(|id| id.value).collect();
-    Some(ExpectedAnswers {
+    let expected = ExpectedAnswers {
         decision: keys.decision.copied(),
         allowed: keys.allowed.copied(),
         denied: keys.denied.copied(),
@@ -254,7 +260,14 @@ fn expected(
         delay: keys.delay.copied(),
         shadow_denied: keys.shadow_denied.take().map(ids),
         refused: keys.refused.copied().and_then(|it| u16::try_from(it).ok()),
-    })
+    };
+    if let Some(mark) = keys.refused.key()
+        && !expected.is_refusal_alone()
+    {
+        let message = "no limit is asked about a request that is refused";
+        report.error(mark, message, "leave out `refused`, or the rest");
+    }
+    Some(expected)
 }
 
 /// Reports counts that no answers can have.

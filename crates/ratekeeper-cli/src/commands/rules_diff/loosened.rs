@@ -1,5 +1,6 @@
 //! The limits that a change lifts.
 
+use ratekeeper_core::Limit;
 use ratekeeper_rules::{CUSTOM, Enforce, Rule, RuleIndex, RuleSet};
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +12,15 @@ pub(super) fn all(old: &RuleSet, new: &RuleSet) -> Vec<String> {
         let id = &rule.id;
         match after.by_id.get(&**id) {
             None if after.has_other(rule) => {}
-            None => warnings.push(format!("{id}: removed, and no limit is left in its place")),
+            None => match after.in_place_of(rule) {
+                None => warnings.push(format!("{id}: removed, and no limit is left in its place")),
+                Some(now) if is_as_strict(now, rule) => {}
+                Some(now) => {
+                    let (other, limit) = (&now.id, now.quota_in_words());
+                    let warning = format!("{id}: removed; {other} decides in its place: {limit}");
+                    warnings.push(warning);
+                }
+            },
             Some(now) => {
                 let why = after.why_not(now).map(|why| format!("{id}: it {why} now"));
                 warnings.extend(why);
@@ -72,10 +81,59 @@ impl<'a> Rules<'a> {
 
     /// Returns true if another rule in the place of `gone` denies.
     fn has_other(&self, gone: &Rule) -> bool {
-        let is_there = |rule: &&&Rule| {
-            (&rule.domain, &rule.path, &rule.plan) == (&gone.domain, &gone.path, &gone.plan)
-        };
-        let mut there = self.by_id.values().filter(is_there);
-        there.any(|rule| self.denies(rule))
+        let is_there = |rule: &Rule| rule.plan == gone.plan && is_path(&rule.path, &gone.path);
+        self.denying(gone).any(is_there)
     }
+
+    /// The rule that denies what `gone` did: that of the default plan, or that of the key whose value `gone` names.
+    fn in_place_of(&self, gone: &Rule) -> Option<&'a Rule> {
+        let takes_over = |rule: &&Rule| {
+            let is_of_plan = rule.plan.is_none() || rule.plan == gone.plan;
+            is_of_plan && (is_path(&rule.path, &gone.path) || is_key_of(&rule.path, &gone.path))
+        };
+        // The nearest in the tree, then that of its own plan.
+        let all = self.denying(gone).filter(takes_over);
+        let near = |rule: &&Rule| (text_len(&rule.path), rule.plan.is_some(), rule.id.clone());
+        all.max_by_key(near)
+    }
+
+    /// The rules of a domain that deny.
+    fn denying(&self, of: &Rule) -> impl Iterator<Item = &'a Rule> {
+        let rules = self.by_id.values().copied();
+        rules.filter(|rule| rule.domain == of.domain && self.denies(rule))
+    }
+}
+
+/// Returns true if the limit lets no more pass than `before`, neither at once nor over time.
+fn is_as_strict(now: &Rule, before: &Rule) -> bool {
+    let (Some(now), Some(before)) = (now.limited(), before.limited()) else {
+        return false;
+    };
+    let in_time =
+        |quota: u64, window: &Limit| u128::from(quota) * u128::from(window.window().get());
+    let over_time = in_time(now.quota(), before) <= in_time(before.quota(), now);
+    let is_alike = now.algorithm().holds_permits() == before.algorithm().holds_permits();
+    is_alike && over_time && now.capacity() <= before.capacity()
+}
+
+/// Returns true for the same place among the rules: the case of URL paths is ignored there.
+fn is_path(one: &[Box<str>], other: &[Box<str>]) -> bool {
+    let is_same = |(one, other): (&Box<str>, &Box<str>)| {
+        one == other || (one.starts_with("path_/") && one.eq_ignore_ascii_case(other))
+    };
+    one.len() == other.len() && one.iter().zip(other).all(is_same)
+}
+
+/// Returns true if `key` ends with the key whose value `valued` ends with.
+fn is_key_of(key: &[Box<str>], valued: &[Box<str>]) -> bool {
+    let (Some((key, above)), Some((valued, place))) = (key.split_last(), valued.split_last())
+    else {
+        return false;
+    };
+    let rest = valued.strip_prefix(&**key);
+    is_path(above, place) && rest.is_some_and(|rest| rest.starts_with('_'))
+}
+
+fn text_len(path: &[Box<str>]) -> usize {
+    path.iter().map(|part| part.len()).sum()
 }

@@ -55,8 +55,12 @@ pub(super) fn run(expected: &ExpectedAnswers, run: &Run) -> Vec<Mismatch> {
     let count = |count: Option<u64>| count.map(|count| count.to_string());
     found.part("allowed", count(expected.allowed), run.allowed.to_string());
     found.part("denied", count(expected.denied), run.denied.to_string());
-    let rule = expected.rule.as_ref();
-    let rule = rule.map(|id| id.as_deref().unwrap_or(NONE).to_owned());
+    let rule = match &expected.rule {
+        Some(id) => Some(id.as_deref().unwrap_or(NONE).to_owned()),
+        // A request that no rule knows is allowed whatever they say.
+        None if !last.is_matched && passes(expected) => Some(ANY.to_owned()),
+        None => None,
+    };
     let id = last.rule.as_ref().map_or(NONE, |rule| &rule.id);
     found.part("rule", rule, id);
     let state = |of: fn(&State) -> String| {
@@ -99,6 +103,12 @@ pub(super) fn refusal(expected: &ExpectedAnswers, status: u16, why: &str) -> Vec
 }
 
 const NONE: &str = "none";
+const ANY: &str = "any, or `rule: ~`";
+
+/// Returns true if a request is expected to be allowed.
+fn passes(expected: &ExpectedAnswers) -> bool {
+    expected.decision == Some(TestAnswer::Allowed) || expected.allowed.is_some_and(|it| it > 0)
+}
 
 fn listed(ids: &[Box<str>]) -> String {
     match ids {
@@ -154,6 +164,7 @@ mod tests {
             allowed,
             denied,
             last: Seen {
+                is_matched: true,
                 status: Some(State {
                     limit: 5,
                     remaining: 0,

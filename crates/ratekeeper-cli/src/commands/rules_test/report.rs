@@ -82,7 +82,7 @@ impl Report {
         report
     }
 
-    /// Adds a file of tests that is refused.
+    /// Adds a file of tests, or rules, that are refused.
     pub(super) fn refuse(&mut self, refused: &Diagnostics) {
         for Diagnostic {
             place,
@@ -152,7 +152,7 @@ impl Report {
             (failed, refused) => {
                 let _ = write!(text, "FAILED: {passed} passed, {failed} failed");
                 if refused > 0 {
-                    let _ = write!(text, ", {} in files of tests", count(refused, "error"));
+                    let _ = write!(text, ", {}", count(refused, "error"));
                 }
                 text.push('\n');
             }

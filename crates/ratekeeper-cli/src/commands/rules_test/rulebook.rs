@@ -1,9 +1,10 @@
 //! The rules that tests are about, each set read once.
 
+use super::report::Report;
 use crate::rules;
 use crate::settings::Settings;
 use anyhow::{Context, Result};
-use ratekeeper_rules::RuleSet;
+use ratekeeper_rules::{Diagnostics, RuleSet};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,8 @@ pub(super) struct Rulebook<'a> {
     settings: &'a Settings,
     /// The rules of the command line, which count for all tests.
     given: Option<&'a Path>,
-    read: HashMap<PathBuf, RuleSet>,
+    /// [`None`] for rules that are refused.
+    read: HashMap<PathBuf, Option<RuleSet>>,
 }
 
 impl<'a> Rulebook<'a> {
@@ -28,11 +30,16 @@ impl<'a> Rulebook<'a> {
         self.settings
     }
 
-    /// The rules for a test in `file`, which names them by `named`.
+    /// The rules for a test in `file`, which names them by `named`. [`None`] if they are refused, which is reported once.
     ///
     /// # Errors
-    /// Nobody names rules, or they are refused.
-    pub(super) fn rules(&mut self, file: &Path, named: Option<&str>) -> Result<RuleSet> {
+    /// Nobody names rules, or they cannot be read.
+    pub(super) fn rules(
+        &mut self,
+        file: &Path,
+        named: Option<&str>,
+        report: &mut Report,
+    ) -> Result<Option<RuleSet>> {
         let beside = || Some(file.parent()?.join(named?));
         let given = self.given.map(Path::to_owned);
         let path = given
@@ -52,8 +59,16 @@ impl<'a> Rulebook<'a> {
             self.settings.values.tenants.as_deref(),
             self.settings.rules.read,
             &self.settings.rules.options,
-        )?;
-        self.read.insert(path, loaded.rules.clone());
-        Ok(loaded.rules)
+        );
+        let rules = match loaded.map_err(anyhow::Error::downcast::<Diagnostics>) {
+            Ok(loaded) => Some(loaded.rules),
+            Err(Ok(refused)) => {
+                report.refuse(&refused);
+                None
+            }
+            Err(Err(error)) => return Err(error),
+        };
+        self.read.insert(path, rules.clone());
+        Ok(rules)
     }
 }

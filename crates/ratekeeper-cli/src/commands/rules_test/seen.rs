@@ -34,6 +34,8 @@ impl Run {
 pub(super) struct Seen {
     /// The rule that decided, or that is unlimited; [`None`] if no limit applied.
     pub(super) rule: Option<Deciding>,
+    /// True if a rule matched, one in shadow included.
+    pub(super) is_matched: bool,
     /// The state of the limit; [`None`] if none applied.
     pub(super) status: Option<State>,
     pub(super) delay: Micros,
@@ -71,6 +73,8 @@ impl Seen {
             Some(binding) => decision.rule(binding),
             None => unlimited.map(|index| rules.rule(index)),
         };
+        let mut answers = decision.answers().iter();
+        let is_matched = answers.any(|it| it.binding.is_some() || it.unlimited.is_some());
         let shadowed = decision.shadowed().iter();
         let shadowed = shadowed.filter_map(|denial| snapshot.rule(denial.source));
         let mut shadow_denied: Vec<Box<str>> = shadowed.map(|rule| (&*rule.id).into()).collect();
@@ -80,6 +84,7 @@ impl Seen {
         let nearest = unmatched.find_map(|it| rules.nearest(it.domain, it.entries));
         Self {
             rule: rule.map(Deciding::of),
+            is_matched,
             status: decision.limit_status().map(|status| State {
                 limit: status.limit,
                 remaining: status.remaining,

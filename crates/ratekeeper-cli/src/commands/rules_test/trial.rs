@@ -9,10 +9,12 @@ use anyhow::Result;
 use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_limiter::{Check, Limiter};
 use ratekeeper_rules::{
-    Position, RuleSet, RulesTest, TenantIndex, TenantKey, TenantPlan, TenantQuotas, TestAnswer,
-    TestStep,
+    Position, RuleSet, RulesTest, TenantHash, TenantIndex, TenantKey, TenantPlan, TenantQuotas,
+    TestAnswer, TestStep,
 };
 use ratekeeper_store::memory::MemoryStore;
+use std::collections::HashSet;
+use std::sync::Arc;
 
 /// A step whose answers are others than expected.
 pub(super) struct FailedStep {
@@ -36,8 +38,10 @@ pub(super) fn run(
     settings: &Settings,
 ) -> Result<Vec<FailedStep>> {
     let mut trial = Trial {
-        limiter: limiter::fresh(rules, settings)?,
+        limiter: limiter::enforcing(rules, settings)?,
         plans: TenantIndex::new(TenantKey::default()),
+        plan: test.plan.clone(),
+        met: HashSet::new(),
         start: test.start,
     };
     let mut failed = Vec::new();
@@ -69,8 +73,14 @@ struct Trial {
     limiter: Limiter<MemoryStore>,
     /// The plans that steps have given tenants so far.
     plans: TenantIndex,
+    /// The plan of tenants that are met for the first time.
+    plan: Option<Box<str>>,
+    met: HashSet<Tenant>,
     start: Timestamp,
 }
+
+/// The name of the domain whose tenants they are, and the tenant.
+type Tenant = (Arc<str>, TenantHash);
 
 impl Trial {
     /// Asks the requests of a step. The error says what is wrong with the step.
@@ -78,11 +88,41 @@ impl Trial {
         // The rules stay while plans change.
         let snapshot = self.limiter.snapshot().clone();
         asked::with_check(&step.request, settings, snapshot.rules(), |check| {
-            if let Some(plan) = &step.plan {
-                self.put_on(plan, check)?;
+            if step.expected.rule != Some(None) {
+                all_known(check, snapshot.rules())?;
             }
+            self.put_on_plans(step.plan.as_deref(), check)?;
             Ok(self.ask(step, check))
         })
+    }
+
+    /// Puts the tenants that `check` names on the plan of the step, or else new ones on that of the test.
+    fn put_on_plans(&mut self, of_step: Option<&str>, check: &Check<'_>) -> Result<(), String> {
+        let mut tenants = self.tenants(check);
+        if let Some(plan) = of_step {
+            if tenants.is_empty() {
+                return Err(format!("the plan `{plan}`: the request names no tenant"));
+            }
+            self.put_on(plan, &tenants)?;
+        } else if let Some(plan) = self.plan.clone() {
+            tenants.retain(|tenant| !self.met.contains(tenant));
+            self.put_on(&plan, &tenants)?;
+        }
+        self.met.extend(tenants);
+        Ok(())
+    }
+
+    /// The tenants that `check` names.
+    fn tenants(&self, check: &Check<'_>) -> Vec<Tenant> {
+        let snapshot = self.limiter.snapshot();
+        let rules = snapshot.rules();
+        let named = check.descriptors().filter_map(|descriptor| {
+            let domain = rules.domain(descriptor.domain)?;
+            let at = domain.tenant_at(descriptor.entries)?;
+            let hash = self.plans.key().hash(descriptor.entries[at].value);
+            Some((Arc::clone(rules.tenants_domain(domain)), hash))
+        });
+        named.collect()
     }
 
     fn ask(&self, step: &TestStep, check: &Check<'_>) -> Run {
@@ -102,33 +142,32 @@ impl Trial {
         run
     }
 
-    /// Puts the tenants that `check` names on a plan.
-    fn put_on(&mut self, plan: &str, check: &Check<'_>) -> Result<(), String> {
+    fn put_on(&mut self, plan: &str, tenants: &[Tenant]) -> Result<(), String> {
+        if tenants.is_empty() {
+            return Ok(());
+        }
         let quotas = TenantQuotas {
             plans: vec![TenantPlan::new(plan)],
             ..TenantQuotas::default()
         };
         let snapshot = self.limiter.snapshot();
-        let rules = snapshot.rules();
-        let mut is_any = false;
-        for descriptor in check.descriptors() {
-            let Some(domain) = rules.domain(descriptor.domain) else {
-                continue;
-            };
-            let Some(at) = domain.tenant_at(descriptor.entries) else {
-                continue;
-            };
-            let name = rules.tenants_domain(domain);
-            let checked = quotas.check(name, rules);
+        for (domain, tenant) in tenants {
+            let checked = quotas.check(domain, snapshot.rules());
             checked.map_err(|wrong| format!("the plan `{plan}`: {wrong}"))?;
-            let hash = self.plans.key().hash(descriptor.entries[at].value);
-            self.plans.put(name, hash, &quotas);
-            is_any = true;
-        }
-        if !is_any {
-            return Err(format!("the plan `{plan}`: the request names no tenant"));
+            self.plans.put(domain, *tenant, &quotas);
         }
         self.limiter.replace_tenants(self.plans.clone());
         Ok(())
+    }
+}
+
+/// Refuses a request whose domain the rules do not have: it is allowed whatever they say.
+fn all_known(check: &Check<'_>, rules: &RuleSet) -> Result<(), String> {
+    let mut domains = check.descriptors().map(|descriptor| descriptor.domain);
+    match domains.find(|name| rules.domain(name).is_none()) {
+        None => Ok(()),
+        Some(name) => Err(format!(
+            "the rules have no domain `{name}`; write `rule: ~` if none is meant"
+        )),
     }
 }
