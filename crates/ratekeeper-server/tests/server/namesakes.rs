@@ -1,7 +1,5 @@
 //! Two tenants whose names are alike are never told as one.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use crate::quotas::start_with_rules;
@@ -31,18 +29,6 @@ descriptors:
       pro: { window: 10000d, limit: 100, algorithm: fixed_window }
   - key: country
     rate_limit: { window: 10000d, limit: 1, algorithm: fixed_window }
-";
-
-/// The tenant's entry is behind one that callers choose.
-const PATHS: &str = "
-domain: d
-tenant: customer
-plans: [free]
-descriptors:
-  - key: path
-    descriptors:
-      - key: customer
-        rate_limit: { window: 10000d, limit: 1, algorithm: fixed_window }
 ";
 
 /// In the database, and not denied.
@@ -277,38 +263,5 @@ async fn the_last_change_is_undone_only_where_it_can_be() {
     assert_eq!(told["changes"][0]["action"], "reset", "{told}");
     // The command would undo the plan, and not the reset.
     assert!(!commands(&told).contains("revert"), "{told}");
-    running.stop().await;
-}
-
-#[tokio::test]
-async fn a_path_puts_no_denials_on_another_tenant() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let running = start_with_rules(PATHS, folder.path(), None).await;
-    calls(&running, &[("path", "/x"), ("customer", "acme")], 2).await;
-    let forged = [("path", "/x:customer:acme"), ("customer", "evil")];
-    calls(&running, &forged, 5).await;
-    // What was denied is told when its second is over.
-    let mut told = Value::Null;
-    let mut subjects = Vec::new();
-    for _ in 0..100 {
-        (_, told) = get(&running, "/admin/v1/top").await;
-        let keys = told["keys"].as_array().expect("a list").iter();
-        let counts = keys.clone().filter_map(|it| it["count"].as_u64());
-        subjects = keys
-            .map(|it| (it["subject"].clone(), it["count"].clone()))
-            .collect();
-        if counts.sum::<u64>() == 5 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    assert_eq!(
-        subjects,
-        [
-            (json!("customer:evil"), json!(4)),
-            (json!("customer:acme"), json!(1))
-        ],
-        "{told}"
-    );
     running.stop().await;
 }
