@@ -172,7 +172,7 @@ export interface KeyEntry {
   rule: string;
   /** The start: there has been no whole window without such a request since. */
   since: number;
-  /** The entry of it that names the tenant, as denials have it: the first one where no entry does. Absent if the key was not denied in the last hour, as far as this node knows. */
+  /** The entry of it that names the tenant, as denials have it: the first one where no entry does. Absent if the rule does not match as far as that entry. */
   subject?: string;
 }
 

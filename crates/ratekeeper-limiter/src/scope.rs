@@ -66,6 +66,11 @@ impl Scope {
         self.secret.as_ref()
     }
 
+    /// Returns true if the [subject](Self::subject) is among the first `depth` entries.
+    pub(crate) const fn has_subject_in(&self, depth: usize) -> bool {
+        self.tenant < depth
+    }
+
     /// The entry that names the tenant, or the first one where no entry does: `api_key:~1f0c83aa5b92d07e`.
     #[must_use]
     pub fn subject(&self) -> &str {

@@ -43,6 +43,9 @@ pub struct TopKey {
     pub rule: Arc<str>,
     /// The entries that the rule matched, without secrets; long ones end in a fingerprint.
     pub key: Arc<str>,
+    /// The entry of `key` that names the tenant, or the first one of the descriptor if none does; none if it is behind
+    /// the entries that the rule matched.
+    pub subject: Option<Arc<str>>,
     /// Requests. Of allowed ones an estimate.
     pub count: u64,
     /// The most by which `count` may be off because there were too many keys; 0 if none had to make room.
@@ -301,11 +304,14 @@ impl TopKeys {
 }
 
 fn named(rule: &Rule, scope: &Scope) -> TopKey {
-    let key = scope.up_to(rule.path.len());
+    let depth = rule.path.len();
     TopKey {
         domain: rule.domain.clone(),
         rule: rule.id.clone(),
-        key: shortened(key).into(),
+        key: shortened(scope.up_to(depth)).into(),
+        subject: scope
+            .has_subject_in(depth)
+            .then(|| shortened(scope.subject()).into()),
         count: 0,
         error: 0,
         // Known when the second ends.

@@ -148,8 +148,8 @@ pub struct KeyEntry {
     pub rule: Box<str>,
     /// The key, without secrets.
     pub key: Box<str>,
-    /// The entry of it that names the tenant, as denials have it: the first one where no entry does. Absent if the key
-    /// was not denied in the last hour, as far as this node knows.
+    /// The entry of it that names the tenant, as denials have it: the first one where no entry does. Absent if the
+    /// rule does not match as far as that entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub subject: Option<Box<str>>,

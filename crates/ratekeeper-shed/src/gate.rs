@@ -201,8 +201,8 @@ impl Gate {
     /// for each one that got in. So it exceeds 1 by as much as is asked for in vain. Zero if nothing came, and while
     /// the limit is a guess: a part of it says nothing.
     ///
-    /// In shadow mode, where what comes is in flight for as long as it takes, it is at most 1, times the requests that
-    /// came lately for each one that left.
+    /// In shadow mode, where what comes is in flight for as long as it takes, it is the part of the limit that is used
+    /// while there is room, and then the requests that came lately for each one that left, at least 1.
     #[expect(
         clippy::cast_precision_loss,
         reason = "a mean for a decision, far below 2^52"
@@ -226,7 +226,9 @@ impl Gate {
         let used = found_sum as f64 / f64::from(came) / f64::from(self.limit());
         match effect {
             Effect::Enforced => used * f64::from(came) / f64::from(entered.max(1)),
-            Effect::Shadow => used.min(1.0) * (flow.came / flow.left.max(1.0)).max(1.0),
+            // Where round trips are long, more comes than leaves at each rise of the load.
+            Effect::Shadow if used < 1.0 => used,
+            Effect::Shadow => (flow.came / flow.left.max(1.0)).max(1.0),
         }
     }
 }
@@ -306,6 +308,27 @@ mod tests {
             drive(100);
         }
         assert!((drive(100) - 2.0).abs() < 0.05);
+    }
+
+    #[test]
+    fn in_shadow_mode_a_rise_of_the_load_is_no_overload_while_there_is_room() {
+        let gate = Gate::new(AdaptiveBounds { min: 100, max: 100 });
+        let drive = |come: u32, leave: u32| {
+            for _ in 0..come {
+                gate.pass(Class::new(3), CLASSES, Share::Within);
+            }
+            (0..leave).for_each(|_| gate.leave(Timestamp::EPOCH, None));
+            gate.take_utilisation(Effect::Shadow)
+        };
+        // Round trips take ten ticks.
+        drive(30, 0);
+        for _ in 0..20 {
+            drive(3, 3);
+        }
+        for tick in 0..10 {
+            let told = drive(6, 3);
+            assert!(told <= 0.65, "{told} in tick {tick}");
+        }
     }
 
     #[test]

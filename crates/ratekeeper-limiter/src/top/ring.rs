@@ -155,6 +155,7 @@ mod tests {
             domain: "d".into(),
             rule: "d.r".into(),
             key: name.into(),
+            subject: None,
             count,
             error: 0,
             since: Timestamp::from_secs(0),

@@ -71,6 +71,7 @@ mod tests {
             domain: "d".into(),
             rule: "d.r".into(),
             key: number.to_string().into(),
+            subject: None,
             count: 0,
             error: 0,
             since: Timestamp::default(),

@@ -17,7 +17,6 @@ use ratekeeper_limiter::{Snapshot, TopDecision, TopWindow};
 use serde::Serialize;
 use tokio::sync::watch;
 
-use super::top::{name_subjects, own_subjects};
 use crate::access::Operator;
 use crate::admin_json::{
     NodeFacts, NodeState, ReloadFigures, RuleEntry, SecondFigures, SecondsHistory,
@@ -141,12 +140,9 @@ pub(crate) fn describe(
     let reloads = app.reloads.borrow().clone();
     let answers = app.last_counts.delta(walked);
     let denied = (TopWindow::Minute, TopDecision::Denied);
-    let mut top = KeyList::read(app.limiter.top(), denied, KEYS_MAX);
-    let subjects = own_subjects(app);
-    name_subjects(&mut top.keys, &subjects);
+    let top = KeyList::read(app.limiter.top(), denied, KEYS_MAX);
     let shadowed = (TopWindow::Hour, TopDecision::Shadowed);
-    let mut top_shadowed = KeyList::read(app.limiter.top(), shadowed, KEYS_MAX).keys;
-    name_subjects(&mut top_shadowed, &subjects);
+    let top_shadowed = KeyList::read(app.limiter.top(), shadowed, KEYS_MAX).keys;
     json(&NodeState {
         second: *second,
         node: NodeFacts {

@@ -7,7 +7,7 @@ use crate::admin_json::keys::{fingerprint_and_end, value_of};
 use crate::http::ApiError;
 
 /// The fewest characters by which a tenant is looked for by its end.
-const ENDING_MIN: usize = 4;
+pub(super) const ENDING_MIN: usize = 4;
 
 /// A tenant as somebody names it.
 #[derive(Clone, PartialEq, Eq, Debug)]

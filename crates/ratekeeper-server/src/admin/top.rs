@@ -1,6 +1,5 @@
 //! `GET /admin/v1/top` and `/admin/v1/denials`: who is limited, and by which rule.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -113,8 +112,7 @@ pub(super) async fn show(
         match others(&app, options.nodes).await {
             Err(why) => {
                 let keys = top.top(window, decision, most, is_wanted);
-                let mut keys: Vec<_> = keys.into_iter().map(KeyEntry::from).collect();
-                name_subjects(&mut keys, &own_subjects(&app));
+                let keys: Vec<_> = keys.into_iter().map(KeyEntry::from).collect();
                 let unlisted_max = top.dropped(window, decision);
                 (keys, unlisted_max, vec![own], 0, Some(why.to_string()))
             }
@@ -128,12 +126,7 @@ pub(super) async fn show(
                 let merged = merge_keys(lists.map(|node| node.list(window, decision)));
                 let wanted = merged.keys.into_iter();
                 let wanted = wanted.filter(|key| is_wanted(&key.domain, &key.rule));
-                let mut keys: Vec<_> = wanted.take(most).collect();
-                let mut subjects = own_subjects(&app);
-                for case in others.iter().flat_map(|(_, node)| &node.cases.cases) {
-                    subjects.add(&case.rule, &case.key);
-                }
-                name_subjects(&mut keys, &subjects);
+                let keys: Vec<_> = wanted.take(most).collect();
                 (keys, merged.unlisted_max, nodes, left_out, None)
             }
         };
@@ -147,55 +140,6 @@ pub(super) async fn show(
         nodes_left_out,
         only_this_node,
     }))
-}
-
-/// The entries that name tenants, by the rules that denied them.
-#[derive(Default)]
-pub(super) struct Subjects(HashMap<Box<str>, HashSet<Box<str>>>);
-
-impl Subjects {
-    fn add(&mut self, rule: &str, subject: &str) {
-        match self.0.get_mut(rule) {
-            Some(subjects) => {
-                subjects.insert(subject.into());
-            }
-            None => {
-                self.0.insert(rule.into(), HashSet::from([subject.into()]));
-            }
-        }
-    }
-
-    /// The one that a key of the rule has. A value may have colons, so the longest: `ip:2001:db8::1` and not `ip:2001`.
-    fn of(&self, rule: &str, key: &str) -> Option<Box<str>> {
-        let subjects = self.0.get(rule)?;
-        let mut ends: Vec<_> = key.match_indices(':').map(|(at, _)| at).collect();
-        let starts: Vec<_> = std::iter::once(0)
-            .chain(ends.iter().map(|at| at + 1))
-            .collect();
-        ends.push(key.len());
-        let mut found = starts.iter().flat_map(|start| {
-            let entries = ends.iter().rev().filter_map(|end| key.get(*start..*end));
-            entries.filter_map(|entry| subjects.get(entry))
-        });
-        found.next().cloned()
-    }
-}
-
-/// The tenants that this node has denied in the last hour, or would have.
-pub(super) fn own_subjects(app: &App) -> Subjects {
-    let mut subjects = Subjects::default();
-    let now = app.limiter.clock().now();
-    for case in app.limiter.top().cases(now, |_| true) {
-        subjects.add(&case.rule, &case.subject);
-    }
-    subjects
-}
-
-/// Adds the tenants' entries to keys.
-pub(super) fn name_subjects(keys: &mut [KeyEntry], subjects: &Subjects) {
-    for key in keys {
-        key.subject = subjects.of(&key.rule, &key.key);
-    }
 }
 
 /// The reason why an answer is about this node alone.

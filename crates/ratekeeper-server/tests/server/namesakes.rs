@@ -122,7 +122,7 @@ async fn a_name_that_ends_like_another_one_is_told_apart() {
     let running = start_with_rules(CUSTOMERS, folder.path(), None).await;
     put(&running, "ycorp").await;
     calls(&running, &[("customer", "xcorp")], 3).await;
-    let (status, told) = asked(&running, "corp").await;
+    let (status, told) = asked(&running, "*corp").await;
     assert_eq!(
         (status, &told["code"]),
         (409, &json!("AMBIGUOUS_TENANT")),
@@ -148,6 +148,40 @@ async fn a_name_that_ends_like_another_one_is_told_apart() {
         "{both}"
     );
     assert_eq!(both["denials"].as_array().map(Vec::len), Some(1), "{both}");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_whole_name_is_not_taken_for_the_end_of_another_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let running = start_with_rules(CUSTOMERS, folder.path(), None).await;
+    put(&running, "ycorp").await;
+    let (status, told) = asked(&running, "corp").await;
+    assert_eq!(
+        (status, &told["tenant"], &told["quotas"], &told["plan"]),
+        (200, &json!("corp"), &Value::Null, &json!("free")),
+        "{told}"
+    );
+    assert!(!commands(&told).contains("ycorp"), "{told}");
+    assert!(missing(&told).contains("ask for *corp"), "{told}");
+    let (_, told) = asked(&running, "*corp").await;
+    assert_eq!(told["tenant"], "ycorp", "{told}");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_whole_secret_is_not_taken_for_another_one_of_the_same_end() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let running = start_with_rules(SECRETS, folder.path(), None).await;
+    put(&running, STORED).await;
+    let (status, told) = asked(&running, DENIED).await;
+    assert_eq!(
+        (status, &told["quotas"], &told["plan"]),
+        (200, &Value::Null, &json!("free")),
+        "{told}"
+    );
+    let (_, told) = asked(&running, "x4f2").await;
+    assert_eq!(told["quotas"]["plan"], "pro", "{told}");
     running.stop().await;
 }
 

@@ -13,7 +13,7 @@ use super::GROUPS_MAX;
 use super::found::Found;
 use super::place::Place;
 use crate::QuotaAdmin;
-use crate::admin::named::Named;
+use crate::admin::named::{ENDING_MIN, Named};
 use crate::admin::quotas::HASH;
 use crate::app::App;
 use crate::http::ApiError;
@@ -71,7 +71,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The tenant of this value, or else the one that ends so.
+    /// The tenant of this value, or else the one whose secret ends so.
     async fn by_value(&mut self, named: Named) -> Result<Meant, ApiError> {
         let found = self.denials(&named).await;
         let record = match &named {
@@ -79,9 +79,10 @@ impl Search<'_> {
             _ => None,
         };
         if let (None, true, Some(ending)) = (&record, found.groups.is_empty(), named.as_ending()) {
-            let by_end = self.by_ending(ending).await?;
-            if by_end.record.is_some() || !by_end.found.groups.is_empty() {
-                return Ok(by_end);
+            if self.place.is_some_and(|place| !place.is_secret()) {
+                self.note_longer(&ending).await;
+            } else if let Some(meant) = self.by_end_of_secret(ending).await? {
+                return Ok(meant);
             }
         }
         Ok(Meant {
@@ -89,6 +90,44 @@ impl Search<'_> {
             found,
             record,
         })
+    }
+
+    /// The tenant of which somebody typed what is shown of its secret, or more than that if it is known to end so.
+    async fn by_end_of_secret(&mut self, ending: Named) -> Result<Option<Meant>, ApiError> {
+        let Named::Ending(end) = &ending else {
+            return Ok(None);
+        };
+        let (end, is_as_shown) = (end.clone(), end.chars().count() == ENDING_MIN);
+        let notes = self.missing.len();
+        let meant = match self.by_ending(ending).await {
+            Err(error) if is_as_shown => return Err(error),
+            // More than is shown may be a whole secret, which is nobody else's.
+            Err(_) => return Ok(None),
+            Ok(meant) => meant,
+        };
+        let secret = meant.found.secret(self.app, self.place);
+        let ends_so = secret.map_or(is_as_shown, |secret| secret.ends_with(&end));
+        let is_one = meant.record.is_some() || !meant.found.groups.is_empty();
+        if ends_so && is_one {
+            return Ok(Some(meant));
+        }
+        self.missing.truncate(notes);
+        Ok(None)
+    }
+
+    /// Says that there are tenants whose names end in this one, which is whole.
+    async fn note_longer(&mut self, ending: &Named) {
+        let Named::Ending(end) = ending else {
+            return;
+        };
+        let found = self.denials(ending).await;
+        let tenants = self.place.map(|place| found.tenants(place));
+        let is_denied = tenants.is_some_and(|tenants| !tenants.is_empty());
+        if is_denied || !self.ending_in(end).await.is_empty() {
+            self.missing.push(format!(
+                "tenants whose names end in {end} are others: ask for *{end}"
+            ));
+        }
     }
 
     /// The tenant of a fingerprint, which says nothing of the database; but this node may have denied the key.

@@ -35,43 +35,60 @@ pub(crate) struct TopOfNode {
 
 /// The keys of one window and decision.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(from = "WrittenList", into = "WrittenList")]
 pub struct KeyList {
     /// The keys with the most requests.
-    #[serde(with = "tuples")]
     pub keys: Vec<KeyEntry>,
     /// The most requests that a key may have had that is not listed.
     pub unlisted_max: u64,
 }
 
-/// Keys without the names of their fields, so that lists are short.
-mod tuples {
-    use super::KeyEntry;
-    use serde::{Deserialize, Deserializer, Serializer};
+/// A list as it is laid out.
+#[derive(Serialize, Deserialize)]
+struct WrittenList {
+    /// Keys without the names of their fields, so that lists are short.
+    keys: Vec<WrittenKey>,
+    unlisted_max: u64,
+    /// The subjects of the keys. Nodes of the version before write none, and read none.
+    #[serde(default)]
+    subjects: Vec<Option<Box<str>>>,
+}
 
-    pub(super) fn serialize<S: Serializer>(keys: &[KeyEntry], out: S) -> Result<S::Ok, S::Error> {
-        out.collect_seq(keys.iter().map(|it| {
-            let KeyEntry {
-                domain, rule, key, ..
-            } = it;
-            (domain, rule, key, it.count, it.error, it.since)
-        }))
+type WrittenKey = (Box<str>, Box<str>, Box<str>, u64, u64, u64);
+
+impl From<WrittenList> for KeyList {
+    fn from(written: WrittenList) -> Self {
+        let subjects = written.subjects.into_iter().chain(std::iter::repeat(None));
+        let keys = written.keys.into_iter().zip(subjects);
+        let entry =
+            |((domain, rule, key, count, error, since), subject): (WrittenKey, _)| KeyEntry {
+                domain,
+                rule,
+                key,
+                subject,
+                count,
+                error,
+                since,
+            };
+        Self {
+            keys: keys.map(entry).collect(),
+            unlisted_max: written.unlisted_max,
+        }
     }
+}
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<Vec<KeyEntry>, D::Error> {
-        type Listed = (Box<str>, Box<str>, Box<str>, u64, u64, u64);
-        let keys = Vec::<Listed>::deserialize(from)?;
-        let entry = |(domain, rule, key, count, error, since)| KeyEntry {
-            domain,
-            rule,
-            key,
-            subject: None,
-            count,
-            error,
-            since,
+impl From<KeyList> for WrittenList {
+    fn from(list: KeyList) -> Self {
+        let written = |it: KeyEntry| {
+            let key = (it.domain, it.rule, it.key, it.count, it.error, it.since);
+            (key, it.subject)
         };
-        Ok(keys.into_iter().map(entry).collect())
+        let (keys, subjects) = list.keys.into_iter().map(written).unzip();
+        Self {
+            keys,
+            unlisted_max: list.unlisted_max,
+            subjects,
+        }
     }
 }
 
@@ -105,7 +122,10 @@ impl TopOfNode {
         TOP_KEYS.check(node.format).ok()?;
         for list in node.lists.iter_mut().chain(&mut node.shadowed) {
             list.keys.truncate(KEYS_MAX);
-            list.keys.retain(|it| it.key.len() <= KEY_BYTES_MAX);
+            let is_short = |text: &str| text.len() <= KEY_BYTES_MAX;
+            let is_bounded =
+                |it: &KeyEntry| is_short(&it.key) && it.subject.as_deref().is_none_or(is_short);
+            list.keys.retain(is_bounded);
         }
         node.cases.bound();
         Some(node)
@@ -154,7 +174,7 @@ impl From<TopKey> for KeyEntry {
             domain: (*top.domain).into(),
             rule: (*top.rule).into(),
             key: (*top.key).into(),
-            subject: None,
+            subject: top.subject.as_deref().map(Into::into),
             count: top.count,
             error: top.error,
             since: top.since.as_micros() / MICROS_PER_SECOND,
@@ -173,6 +193,7 @@ mod tests {
             domain: "d".into(),
             rule: "d.r".into(),
             key: number.to_string().into(),
+            subject: (number > 1).then(|| format!("customer:{number}").into()),
             count: number,
             error: 0,
             since: Timestamp::from_secs(1_800_000_000),
@@ -184,6 +205,9 @@ mod tests {
         let cut = KeyList::new(keys(65), KEYS_MAX, 0);
         assert_eq!((cut.keys.len(), cut.unlisted_max), (64, 1));
         assert_eq!(KeyList::new(keys(65), KEYS_MAX, 7).unlisted_max, 7);
+        // Other nodes read the tenants too.
+        let text = serde_json::to_string(&all).expect("it is JSON");
+        assert_eq!(serde_json::from_str::<KeyList>(&text).ok(), Some(all));
     }
 
     #[test]

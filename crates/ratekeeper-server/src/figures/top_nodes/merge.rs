@@ -24,6 +24,9 @@ pub fn merge_keys<'a>(lists: impl Iterator<Item = &'a KeyList> + Clone) -> KeyLi
             let rest = sum.error.saturating_sub(list.unlisted_max);
             sum.error = rest.saturating_add(key.error);
             sum.since = sum.since.min(key.since);
+            if sum.subject.is_none() {
+                sum.subject.clone_from(&key.subject);
+            }
         }
     }
     let mut keys: Vec<_> = sums.into_values().collect();
