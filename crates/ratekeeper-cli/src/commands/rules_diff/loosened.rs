@@ -118,10 +118,11 @@ fn is_as_strict(now: &Rule, before: &Rule) -> bool {
 
 /// Returns true for the same place among the rules: the case of URL paths is ignored there.
 fn is_path(one: &[Box<str>], other: &[Box<str>]) -> bool {
-    let is_same = |(one, other): (&Box<str>, &Box<str>)| {
+    let is_same = |one: &str, other: &str| {
         one == other || (one.starts_with("path_/") && one.eq_ignore_ascii_case(other))
     };
-    one.len() == other.len() && one.iter().zip(other).all(is_same)
+    let mut parts = one.iter().zip(other);
+    one.len() == other.len() && parts.all(|(one, other)| is_same(one, other))
 }
 
 /// Returns true if `key` ends with the key whose value `valued` ends with.
