@@ -108,6 +108,10 @@ descriptors:
     descriptors:
       - key: endpoint
         rate_limit: { window: 10000d, limit: 1, algorithm: fixed_window }
+  - key: path
+    descriptors:
+      - key: customer
+        rate_limit: { window: 10000d, limit: 1, algorithm: fixed_window }
   - key: remote_address
     rate_limit: { window: 10000d, limit: 1, algorithm: fixed_window }
 ";
@@ -116,7 +120,9 @@ descriptors:
 async fn a_key_says_which_of_its_entries_names_the_tenant() {
     let running = start(ENDPOINTS).await;
     let mut client = running.grpc().await;
-    let denied: [&[(&str, &str)]; 4] = [
+    let denied: [&[(&str, &str)]; 5] = [
+        // A caller chooses its path, and may write another tenant into it.
+        &[("path", "/x:customer:acme"), ("customer", "evil")],
         &[("customer", "urn:acme"), ("endpoint", "GET /a:b")],
         &[("customer", "urn"), ("endpoint", "GET /a:b")],
         &[("remote_address", "2001:db8::1")],
@@ -128,7 +134,7 @@ async fn a_key_says_which_of_its_entries_names_the_tenant() {
         let asked = client.should_rate_limit(question).await;
         asked.expect("an answer");
     }
-    let all = |top: &Value| top["keys"].as_array().is_some_and(|keys| keys.len() == 4);
+    let all = |top: &Value| top["keys"].as_array().is_some_and(|keys| keys.len() == 5);
     let top = eventually(&running, "/admin/v1/top", all).await;
     let keys = top["keys"].as_array().expect("a list").iter();
     let mut named: Vec<_> = keys
@@ -140,6 +146,7 @@ async fn a_key_says_which_of_its_entries_names_the_tenant() {
         [
             ("customer:urn:acme:endpoint:GET /a:b", "customer:urn:acme"),
             ("customer:urn:endpoint:GET /a:b", "customer:urn"),
+            ("path:/x:customer:acme:customer:evil", "customer:evil"),
             ("remote_address:2001:db8", "remote_address:2001:db8"),
             ("remote_address:2001:db8::1", "remote_address:2001:db8::1"),
         ],
