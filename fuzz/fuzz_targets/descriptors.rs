@@ -4,10 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use ratekeeper_replay::{Descriptors, Fields};
-
-// The command is a program, not a library; this file of it stands on its own.
-#[path = "../../crates/ratekeeper-cli/src/entries.rs"]
-mod entries;
+use ratekeeper_rules::entries;
 
 fuzz_target!(|text: &str| {
     if let Ok(entries) = entries::parse(text) {
