@@ -106,7 +106,7 @@ export interface DenialGroup {
   kind: string;
   /** The last of them. */
   last: number;
-  /** The limit in words: `100 per 1m`; empty if the rules no longer have it. */
+  /** The limit in words: `100 per 1m`; empty if the rules no longer have it, or have several of the id, as overrides are. */
   limit: string;
   /** The reason why it did not: `shadow`, or `enforce: 10 %`. Absent for denied requests. */
   mode?: string;

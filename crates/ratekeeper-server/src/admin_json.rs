@@ -171,7 +171,7 @@ pub struct DenialGroup {
     pub domain: Box<str>,
     /// The id of the rule.
     pub rule: Box<str>,
-    /// The limit in words: `100 per 1m`; empty if the rules no longer have it.
+    /// The limit in words: `100 per 1m`; empty if the rules no longer have it, or have several of the id, as overrides are.
     pub limit: String,
     /// The entry that names the tenant, or the first one of the descriptor; a secret is a fingerprint.
     pub key: Box<str>,

@@ -10,6 +10,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use ratekeeper_limiter::{RuleMode, Snapshot};
+use ratekeeper_rules::Rule;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -236,14 +237,24 @@ fn add(groups: &mut Groups, case: CaseEntry, node: &str) {
     }
 }
 
+/// The limit in words, if all have the same: overrides of several tenants, or with dates, are limits of one id.
+fn agreed(mut limits: impl Iterator<Item = String>) -> String {
+    let first = limits.next().unwrap_or_default();
+    match limits.all(|limit| limit == first) {
+        true => first,
+        false => String::new(),
+    }
+}
+
 /// Adds the limits of the rules, and why some do not enforce them.
 pub(super) fn in_words(groups: &mut [DenialGroup], app: &App, snapshot: &Snapshot) {
     let rules = snapshot.rules().rules();
     for group in groups {
-        let Some(rule) = rules.iter().find(|rule| rule.id == (*group.rule).into()) else {
+        let of_id = || rules.iter().filter(|rule| *rule.id == *group.rule);
+        let Some(rule) = of_id().next() else {
             continue;
         };
-        group.limit = rule.quota_in_words();
+        group.limit = agreed(of_id().map(Rule::quota_in_words));
         if group.kind == "denied" {
             continue;
         }

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::quotas::start_with_rules;
 use crate::support::{Running, request, start, start_with};
+use crate::switches::admin;
 
 const RULES: &str = "
 domain: d
@@ -150,6 +151,27 @@ async fn a_denied_key_that_is_no_tenant_is_not_told_the_limits_of_one() {
     calls(&running, &[("customer", "demo")], 5).await;
     let (_, both) = get(&running, "/admin/v1/tenants/demo").await;
     assert!(commands(&both).contains("ratekeeper reset demo"), "{both}");
+    running.stop().await;
+}
+
+/// Overrides of one descriptor are limits of one id, and a denial is told by the id.
+#[tokio::test]
+async fn the_limit_of_another_override_is_not_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let running = start_with_rules(OTHERS, folder.path(), None).await;
+    for (tenant, limit, told) in [("small", 1, "1 per 10000d"), ("large", 3, "")] {
+        let own =
+            json!({ "descriptor": "default", "requests_per_unit": limit, "window": "10000d" });
+        let body = json!({ "overrides": [own] }).to_string();
+        let path = format!("/admin/v1/quotas/{tenant}");
+        let (status, put) = admin(&running, "PUT", &path, &body).await;
+        assert_eq!(status, 200, "{put}");
+        calls(&running, &[("customer", tenant)], limit + 1).await;
+        let (_, answer) = get(&running, &format!("/admin/v1/tenants/{tenant}")).await;
+        let denied = &answer["denials"][0];
+        assert_eq!(denied["count"], 1, "{answer}");
+        assert_eq!(denied["limit"], told, "{answer}");
+    }
     running.stop().await;
 }
 
