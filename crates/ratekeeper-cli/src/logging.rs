@@ -1,26 +1,36 @@
 //! The log: lines of text or JSON on standard error.
 
+mod writer;
+
 use crate::output;
 use crate::settings::{LogFormat, Values};
 use anyhow::{Result, anyhow};
 use std::io::IsTerminal;
+use std::sync::OnceLock;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::debug_fn;
 
+pub(crate) use writer::report;
+
+/// The log of this process, once it is started.
+static LINES: OnceLock<writer::Lines> = OnceLock::new();
+
 /// Starts logging; once in a process.
 ///
 /// # Errors
-/// If the filter cannot be read or logging has been started before.
+/// If the filter cannot be read, no thread can be started, or logging has been started before.
 pub(crate) fn start(settings: &Values) -> Result<()> {
     if *settings.log_format == LogFormat::Json {
         output::complain_in_json();
     }
     let filter = EnvFilter::builder().parse(&*settings.log_level)?;
+    let lines = writer::start(std::io::stderr())?;
+    let lines = LINES.get_or_init(|| lines);
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(move || lines)
         .with_ansi(std::io::stderr().is_terminal())
         // It would be written to standard error, by means that panic if nobody reads that any more.
         .log_internal_errors(false);
@@ -29,6 +39,13 @@ pub(crate) fn start(settings: &Values) -> Result<()> {
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
     };
     started.map_err(|error| anyhow!("logging cannot be started: {error}"))
+}
+
+/// Writes the lines that wait, or gives up after a second; to be called before the process ends.
+pub(crate) fn finish() {
+    if let Some(lines) = LINES.get() {
+        lines.finish();
+    }
 }
 
 /// The fields of a line. Servers and files have a say in errors: nothing that controls a terminal is written.

@@ -97,6 +97,7 @@ fn start(flags: &Flags, what: What) -> Result<ExitCode> {
     let ended = runtime.block_on(serve(flags, &home, &settings, what, stop));
     // After a second signal, tasks that have not ended are not waited for.
     runtime.shutdown_background();
+    logging::finish();
     ended
 }
 
@@ -350,6 +351,7 @@ async fn until_stopped<F: GatewayService>(
     stop: &stop::Signals,
     hurry: &mut Hurry,
 ) -> ExitCode {
+    server.monitor(logging::report());
     tokio::select! {
         drained = server.run_behind(gateway, stop.first()) => ended(drained),
         () = hurry.asked() => {

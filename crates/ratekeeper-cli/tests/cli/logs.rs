@@ -4,7 +4,10 @@ use crate::support::{self, Said, http, write};
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::ratekeeper::Setup;
 use serde_json::Value;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
 use tempfile::tempdir;
 
 const RULES: &str =
@@ -61,6 +64,50 @@ fn a_log_that_nobody_reads_stops_nothing() {
     service.kill().expect("it is a child of ours");
     service.wait().expect("it is a child of ours");
     told.succeeded();
+}
+
+/// A pipe that is full, as its reader stands still: lines of the log wait, and decisions do not.
+#[test]
+fn a_log_whose_reader_stands_still_stops_no_decision() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", RULES);
+    // Kept, and never read.
+    let (_reader, writer) = std::io::pipe().expect("a pipe can be made");
+    let socket = folder.path().join("http");
+    let args = format!(
+        "serve --rules rules.yaml --http unix:{} --grpc 127.0.0.1:0 --admin 127.0.0.1:0 --denial-log 1000",
+        socket.display()
+    );
+    let mut command = support::ratekeeper(folder.path(), &args);
+    command.stderr(writer).stdout(std::process::Stdio::null());
+    let mut service = command.spawn().expect("the binary starts");
+    eventually("it listens", || UnixStream::connect(&socket).is_ok());
+    // Each denial is a line of some 300 bytes, and a pipe holds 65,536.
+    let answers: Vec<_> = (0..600).map(|_| check_at(&socket)).collect();
+    service.kill().expect("it is a child of ours");
+    service.wait().expect("it is a child of ours");
+    let denied = answers
+        .iter()
+        .filter(|answer| answer.contains(r#"{"decision":"deny""#));
+    assert_eq!(denied.count(), 597, "{}", answers[0]);
+}
+
+/// The answer to one check at the Unix socket of a service.
+fn check_at(socket: &Path) -> String {
+    let body = r#"{"domain":"d","descriptors":[{"entries":[{"key":"user","value":"a"}]}]}"#;
+    let mut stream = UnixStream::connect(socket).expect("it listens");
+    let patience = Some(Duration::from_secs(20));
+    stream.set_read_timeout(patience).expect("it can be set");
+    write!(
+        stream,
+        "POST /v1/check HTTP/1.1\r\nHost: d\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    answer
 }
 
 #[test]

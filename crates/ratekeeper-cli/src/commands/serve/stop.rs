@@ -1,5 +1,6 @@
 //! Signals to stop: the first SIGTERM or SIGINT stops gracefully, another one faster. SIGHUP never does.
 
+use crate::logging;
 use anyhow::{Context, Result};
 use parking_lot::Mutex;
 use std::future::Future;
@@ -116,6 +117,7 @@ fn end_start(phase: &Mutex<Phase>) {
     let phase = phase.lock();
     if *phase == Phase::Starting {
         info!("stopped before anything was served");
+        logging::finish();
         process::exit(0);
     }
 }
