@@ -19,6 +19,7 @@ pub(crate) mod peer;
 pub(crate) mod problem;
 pub(crate) mod reading;
 mod refusal;
+mod rounds;
 pub(crate) mod service;
 mod socket;
 mod stall_check;

@@ -29,6 +29,7 @@ use super::http2::{self, DirectService};
 use super::inline_executor::{InlineExecutor, Waiting};
 use super::line::Line;
 use super::peer::Peer;
+use super::rounds::Rounds;
 use super::service::{HttpService, IsBlind, Protocol};
 use super::socket::{Accepted, ForgetUnsent};
 use super::stall_check::StallCheck;
@@ -351,16 +352,17 @@ impl WatchOver {
         let mut looks = StallCheck::new(&self.activity, &self.line.bounds);
         let mut requests = self.line.requests();
         let mut is_drained = false;
+        let rounds = Rounds::new();
         loop {
             let ring = tokio::select! {
                 biased;
-                end = poll_fn(|cx| {
+                end = poll_fn(|cx| rounds.poll(cx, |cx| {
                     let end = connection.as_mut().poll(cx);
                     if end.is_pending() {
                         self.executor.run(&mut waiting, cx);
                     }
                     end
-                }) => return self.ended(end),
+                })) => return self.ended(end),
                 () = &mut begun, if !is_drained => Ring::Leave,
                 ring = poll_fn(|cx| timers.as_mut().poll(cx)) => ring,
             };
