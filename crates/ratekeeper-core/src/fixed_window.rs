@@ -122,7 +122,9 @@ pub(crate) fn expires_at(limit: &Limit, words: &Words, at: &Moment) -> Timestamp
 
 #[cfg(test)]
 mod tests {
-    use crate::{Algorithm, Limit, LimitSpec, Micros, Moment, Outcome, State, Timestamp, Verdict};
+    use crate::{
+        Algorithm, Bounds, Limit, LimitSpec, Micros, Moment, Outcome, State, Timestamp, Verdict,
+    };
 
     /// A round number of ten seconds since the epoch.
     const EDGE: u64 = 1_700_000_010_000_000;
@@ -145,6 +147,34 @@ mod tests {
         assert!(counts(EDGE, EDGE + 9_999_999));
         assert!(!counts(EDGE - 1, EDGE));
         assert!(!counts(EDGE, EDGE + 10_000_000));
+        assert!(!counts(EDGE + 10_000_000, EDGE), "the clock went back");
+    }
+
+    /// Windows of a calendar may be shorter than the longest one, which is the limit's.
+    #[test]
+    fn a_kept_window_ends_with_the_one_of_the_calendar() {
+        let [start, end, next_end] = [EDGE, EDGE + 6_000_000, EDGE + 13_000_000];
+        let time = Timestamp::from_micros;
+        let at = Moment {
+            now: time(start),
+            calendar: Some(Bounds {
+                start: time(start),
+                end: time(end),
+                next_end: time(next_end),
+            }),
+        };
+        let limit = limit();
+        for (kept, ends) in [
+            (start - 10_000_001, start - 1),
+            (start - 1, start),
+            (start, end),
+            (end - 1, end),
+            (end, next_end),
+            (next_end - 1, next_end),
+            (next_end, next_end + 10_000_000),
+        ] {
+            assert_eq!(super::end_of(&limit, time(kept), &at), time(ends), "{kept}");
+        }
     }
 
     #[test]

@@ -41,6 +41,17 @@ fn a_group_leaves_when_its_first_hit_does() {
 }
 
 #[test]
+fn a_counter_is_ahead_once_the_clock_went_back_by_more_than_a_window() {
+    let limit = limit(30);
+    let mut state = State::new(limit.shape());
+    assert!(step(&limit, &mut state, 1, 5_000).fits());
+    let is_ahead = |secs| limit.is_ahead(state.as_ref(), at(secs).now);
+    assert!(!is_ahead(5_000));
+    assert!(!is_ahead(4_000));
+    assert!(is_ahead(2_000));
+}
+
+#[test]
 fn up_to_23_every_hit_leaves_by_itself() {
     let limit = limit(23);
     let mut state = State::new(limit.shape());

@@ -31,6 +31,9 @@ fn places_are_in_the_order_of_names() {
     for (place, own) in ["ap", "eu", "us"].into_iter().enumerate() {
         let regions = regions(own, &[("us", 1), ("eu", 2), ("ap", 1)]);
         assert_eq!(regions.own_place(), place);
+        assert_eq!(&*regions.all()[place].name, own);
+        let time = Micros::from_secs(7);
+        assert_eq!(regions.with_loan_time(time).loan_time(), time);
     }
 }
 
