@@ -227,9 +227,9 @@ settings! {
         /// Address of Envoy's RateLimitService and of ratekeeper.v1. Port 0 picks a free port; unix:/PATH is a Unix
         /// socket
         grpc: ListenAddress = value("ADDR", "0.0.0.0:8081").in_short_help() => listen_address;
-        /// Address of HTTP checks: /v1/check, /v1/auth, /json, /healthcheck
+        /// Address of HTTP checks
         http: ListenAddress = value("ADDR", "0.0.0.0:8080").in_short_help() => listen_address;
-        /// Address of the admin API: /metrics, /rlconfig, /admin/v1. Other hosts need client certificates or tokens
+        /// Address of the admin API and the dashboard. Other hosts need client certificates or tokens
         admin: ListenAddress = value("ADDR", "127.0.0.1:6070").in_short_help() => listen_address;
         /// Further address with /metrics and health probes only, for scrapers on other hosts
         metrics: Option<ListenAddress> = value("ADDR", "") => maybe(listen_address);
