@@ -492,7 +492,7 @@ Examples:
 pub(crate) enum Config {
     /// Print every setting, its value and its source
     #[command(after_help = "\
-Accepts the flags of `ratekeeper serve`, so that you can try a command line.
+Accepts the flags of `ratekeeper serve` and `ratekeeper gateway`, so that you can try a command line.
 
 Examples:
   ratekeeper config show
