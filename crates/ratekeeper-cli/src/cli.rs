@@ -397,7 +397,7 @@ pub(crate) struct RulesPull {
     /// Folder for the texts, one file each; it is created
     #[arg(long, value_name = "FOLDER")]
     pub(crate) to: Option<PathBuf>,
-    /// Overwrite files that differ; files that are not at the place any more are told, and no error
+    /// Overwrite files that differ; local files that no longer exist at the source are listed, and no error
     #[arg(long, requires = "to")]
     pub(crate) force: bool,
     /// Settings file [default: as for `serve`]
@@ -492,7 +492,7 @@ Examples:
 pub(crate) enum Config {
     /// Print every setting, its value and its source
     #[command(after_help = "\
-Accepts the flags of `ratekeeper serve`, so that you can try a command line.
+Accepts the flags of `ratekeeper serve` and `ratekeeper gateway`, so that you can try a command line.
 
 Examples:
   ratekeeper config show

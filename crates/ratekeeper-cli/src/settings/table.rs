@@ -227,9 +227,9 @@ settings! {
         /// Address of Envoy's RateLimitService and of ratekeeper.v1. Port 0 picks a free port; unix:/PATH is a Unix
         /// socket
         grpc: ListenAddress = value("ADDR", "0.0.0.0:8081").in_short_help() => listen_address;
-        /// Address of HTTP checks: /v1/check, /v1/auth, /json, /healthcheck
+        /// Address of HTTP checks
         http: ListenAddress = value("ADDR", "0.0.0.0:8080").in_short_help() => listen_address;
-        /// Address of the admin API: /metrics, /rlconfig, /admin/v1. Other hosts need client certificates or tokens
+        /// Address of the admin API and the dashboard. Other hosts need client certificates or tokens
         admin: ListenAddress = value("ADDR", "127.0.0.1:6070").in_short_help() => listen_address;
         /// Further address with /metrics and health probes only, for scrapers on other hosts
         metrics: Option<ListenAddress> = value("ADDR", "") => maybe(listen_address);
@@ -239,8 +239,8 @@ settings! {
         /// Threads that serve gRPC, HTTP and the gateway, each with its own connections. Unset: one per core
         worker_threads: NonZeroUsize = value("NUMBER", "") => worker_threads;
         /// Longest time that a client may stop reading a ready answer, or sending an expected body, before its request
-        /// is aborted; 0s: no limit. Time with nothing to read or send does not count, nor what min_rate allows for the
-        /// last 32 KiB handed to it
+        /// is aborted; 0s: no limit. Time in which there is nothing to read or send does not count, nor does the time that
+        /// `min_rate` allows for the last 32 KiB passed to the client
         stall_timeout: Option<Duration> = value("DURATION", "30s") => stall_timeout;
         /// Lowest average rate, in bytes per second, at which such a client may read or send; 0: any
         min_rate: u64 = value("SIZE", "1KiB") => size;
@@ -276,9 +276,10 @@ settings! {
         /// Region of this node, one of `regions`; for rules with `regions`
         region: Option<String> = value("NAME", "") => maybe(text);
         /// Regions that share limits, each with a store of its own: `version` (raised whenever a weight changes), and
-        /// NAME: { weight, link } for each; of a shared limit a region owns the part that is its weight's part of all
-        /// weights; `retired: true` gives that of a region that is gone to the others. link: addresses of the region's nodes, for limits that are lent; `loan_time` (10m), and link_ca,
-        /// link_cert and link_key for TLS, beside `version`
+        /// NAME: { weight, link } for each; each region owns a part of a shared limit in proportion to its weight;
+        /// `retired: true` gives the part of a region that is gone to the others. link: addresses of the region's
+        /// nodes, for limits that are lent; `loan_time` (10m), and link_ca, link_cert and link_key for TLS, beside
+        /// `version`
         regions: Option<RegionWeights> = nested("MAPPING") => regions;
         /// Memory for counters, at least 1MiB. When it is full, expired counters go first and denying ones last
         memory_limit: u64 = value("SIZE", "256MiB") => memory_limit;
