@@ -274,7 +274,8 @@ impl<E: Enforcer> Shared<E> {
         }
         let caller = self.describer.caller(request, rules).ok();
         let name = caller.as_ref().map(|caller| (caller.key, &*caller.name));
-        let tenant = self.hasher.hash_one(name);
+        let shared = name.and_then(|(key, name)| self.enforcer.tenant_hash(key, name));
+        let tenant = shared.unwrap_or_else(|| self.hasher.hash_one(name));
         let plan = caller
             .as_ref()
             .filter(|_| shed.goes_by_plan())
@@ -458,3 +459,6 @@ impl<E: Enforcer> Shared<E> {
 fn micros(span: Duration) -> Micros {
     Micros::new(u64::try_from(span.as_micros()).unwrap_or(u64::MAX))
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,7 +15,7 @@ use super::deadline::patience;
 pub struct ShedContext {
     pub(crate) rules: Arc<ShedRules>,
     pub(crate) class: Class,
-    /// A hash of the caller, under a key of this process.
+    /// A hash of the caller, under a key that all nodes share if they can, else of this process.
     pub(crate) tenant: u64,
     /// The time at which the client gives up, if it says so.
     pub(crate) deadline: Option<Instant>,
