@@ -292,8 +292,7 @@ impl<E: Enforcer> Shared<E> {
         let domain = rules.domain(self.domain(rules)?)?;
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let now = Timestamp::from_micros(micros(since.ok()?).get());
-        let plan = domain.subscription(&[caller], now).plan();
-        domain.plans().get(plan.get()).map(|name| &**name)
+        domain.plan_of(caller, now)
     }
 
     /// The domain whose rules apply. If several could, it still picks one: a reload must not switch limits off.

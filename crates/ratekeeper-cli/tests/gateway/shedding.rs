@@ -370,6 +370,44 @@ shed:
         .tells("/metrics", "ratelimit_shed_fleet_stale 1");
     first
         .gateway
+#[test]
+fn explain_goes_by_the_plan_of_the_caller_and_by_who_sent_its_headers() {
+    let rules = "
+domain: api
+tenant: api_key
+plans: [pro, free]
+secrets: []
+descriptors:
+  - key: api_key
+    rate_limit: { window: 10000d, limit: 10 }
+tenants: [ { tenant: abc, plan: free } ]
+shed:
+  classify:
+    - { class: critical, header: x-tier, value: gold }
+    - { class: test, plan: free }
+  workers: {}
+";
+    let upstream = Upstream::start(|_| ok("done"));
+    let gateway = Gateway::start_with(rules, "", &["--upstream", &upstream.url()]);
+    let address = format!("http://127.0.0.1:{}", gateway.admin);
+    let file = gateway.folder().join("rules.yaml");
+    let file = file.to_str().expect("a path of ours");
+    let gold = ["--header", "x-tier: gold"];
+    let abc = ["--header", "x-api-key: abc"];
+    for by in [["--address", &address], ["--rules", file]] {
+        let told = |more: &[&str]| {
+            let ask = ["rules", "explain", "--request", "GET /orders"];
+            said(&[&ask[..], &by, more].concat())
+        };
+        assert_contains(&told(&[]), "shedding: class read, by its method, GET\n");
+        assert_contains(&told(&abc), "class test, by item 2 of `classify`\n");
+        assert_contains(&told(&gold), "class critical, by item 1 of `classify`\n");
+        let stranger = told(&[&gold[..], &["--client", "203.0.113.9"]].concat());
+        let why = "class read, by its method, GET: no trusted proxy sent its headers";
+        assert_contains(&stranger, why);
+    }
+}
+
         .tells("/readyz", "the usage of the rest of the fleet is not known");
     first.gateway.tells("/metrics", others);
     let shed = first.get(&[]);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ratekeeper_http::Original;
-use ratekeeper_rules::ShedRules;
+use ratekeeper_rules::{ShedRequest, ShedRules};
 use ratekeeper_shed::{Class, ClassCount};
 
 use super::deadline::patience;
@@ -22,8 +22,7 @@ pub struct ShedContext {
 }
 
 impl ShedContext {
-    /// The context of `request`, which has just arrived, by the tenant with this hash and on this plan, if known. Anybody can
-    /// set a header: unless a trusted proxy sent it, it puts the request into no more important class than it has without.
+    /// The context of `request` by the tenant with this hash and on this plan, if known.
     #[must_use]
     pub fn new(
         rules: Arc<ShedRules>,
@@ -32,15 +31,14 @@ impl ShedContext {
         plan: Option<&str>,
     ) -> Self {
         let header = |name: &str| request.headers.get(name).map(|value| value.as_bytes());
-        let path = request.target.as_ref().map_or("", |target| &target.path);
-        let method = request.method.unwrap_or_default();
-        let (mut class, _) = rules.classify(method, path, header, plan);
-        if !request.is_from_trusted {
-            let (without, _) = rules.classify(method, path, |_| None, plan);
-            class = class.min(without);
-        }
+        let asked = ShedRequest {
+            method: request.method.unwrap_or_default(),
+            path: request.target.as_ref().map_or("", |target| &target.path),
+            plan,
+            is_from_trusted: request.is_from_trusted,
+        };
         Self {
-            class: Class::new(class),
+            class: Class::new(rules.class_of(asked, header).class),
             rules,
             tenant,
             deadline: patience(request.headers).and_then(|it| Instant::now().checked_add(it)),
