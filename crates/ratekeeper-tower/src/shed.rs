@@ -9,7 +9,7 @@ mod processors;
 mod service;
 mod shedder;
 
-pub use context::ShedContext;
+pub use context::{Arrival, ShedContext};
 pub use counts::{ClassState, FleetState, ShedCounts, SiteState};
 pub use layer::ShedLayer;
 pub use passage::{InFlight, LoadSign, Passage};

@@ -1,5 +1,6 @@
 //! Shedding in the gateway, with a real upstream that is as slow as a test wants.
 
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
@@ -85,7 +86,7 @@ impl Busy {
     fn finish(&mut self) {
         self.latch.open();
         let mut text = String::new();
-        std::io::Read::read_to_string(&mut self.slow, &mut text).expect("it is answered");
+        self.slow.read_to_string(&mut text).expect("it is answered");
         assert!(text.ends_with("done"), "{text}");
         let idle = "ratelimit_shed_in_flight{class=\"read\"} 0";
         self.gateway.tells("/metrics", idle);
@@ -233,6 +234,30 @@ fn a_request_whose_client_has_given_up_is_dropped() {
 }
 
 #[test]
+fn a_client_waits_from_the_arrival_of_its_request_though_its_body_is_slow() {
+    let upstream = Upstream::start(|_| ok("done"));
+    let settings =
+        "auth: { descriptors: [ [ { key: model, from: body:/model, default: none } ] ] }\n";
+    let rules = format!("{LIMITS}shed: {{ workers: {{}} }}\n");
+    let gateway = Gateway::start_with(&rules, settings, &["--upstream", &upstream.url()]);
+    let mut client = gateway.open(
+        "POST /ask HTTP/1.1\r\nHost: a\r\nConnection: close\r\nExpect: 100-continue\r\n\
+         X-Envoy-Expected-Rq-Timeout-Ms: 20\r\nContent-Length: 13\r\n\r\n",
+    );
+    let mut told = [0; 25];
+    client.read_exact(&mut told).expect("it is asked to go on");
+    assert_eq!(&told, b"HTTP/1.1 100 Continue\r\n\r\n");
+    // It takes longer than it waits.
+    std::thread::sleep(Duration::from_millis(30));
+    client.write_all(br#"{"model":"m"}"#).expect("it is read");
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).expect("it is answered");
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    assert!(answer.contains("\"layer\":\"deadline\""), "{answer}");
+    assert_eq!(upstream.asked().len(), 0);
+}
+
+#[test]
 fn metrics_of_shedding_are_there_from_the_start() {
     let upstream = Upstream::start(|_| ok(""));
     let gateway = Gateway::start(&upstream.url(), &[]);
@@ -346,31 +371,6 @@ shed:
 }
 
 #[test]
-fn gateways_that_share_a_redis_share_the_fleet() {
-    let mut redis = Server::start();
-    let store = format!("redis://127.0.0.1:{}/", redis.port());
-    let shed = "
-shed:
-  classify: [ { class: critical, header: x-tier, value: gold } ]
-  fleet: { capacity: 4, reserve: 50% }
-";
-    let with_store = ["--store", &store, "--store-deadline", "1s"];
-    let mut first = Busy::start_with(shed, &with_store);
-    let mut second = Busy::start_with(shed, &with_store);
-    let others = "ratelimit_shed_fleet_in_flight{nodes=\"others\"} 1";
-    first.gateway.tells("/metrics", others);
-    second.gateway.tells("/metrics", others);
-    // One of its own, one of the other's: the two that are not reserved.
-    is_shed_by(&first.get(&[]), "fleet");
-    is_shed_by(&second.get(&[]), "fleet");
-    assert_eq!(first.get(&["X-Tier: gold"]).status, 200);
-    redis.process().kill();
-    first
-        .gateway
-        .tells("/metrics", "ratelimit_shed_fleet_stale 1");
-    first
-        .gateway
-#[test]
 fn explain_goes_by_the_plan_of_the_caller_and_by_who_sent_its_headers() {
     let rules = "
 domain: api
@@ -408,6 +408,31 @@ shed:
     }
 }
 
+#[test]
+fn gateways_that_share_a_redis_share_the_fleet() {
+    let mut redis = Server::start();
+    let store = format!("redis://127.0.0.1:{}/", redis.port());
+    let shed = "
+shed:
+  classify: [ { class: critical, header: x-tier, value: gold } ]
+  fleet: { capacity: 4, reserve: 50% }
+";
+    let with_store = ["--store", &store, "--store-deadline", "1s"];
+    let mut first = Busy::start_with(shed, &with_store);
+    let mut second = Busy::start_with(shed, &with_store);
+    let others = "ratelimit_shed_fleet_in_flight{nodes=\"others\"} 1";
+    first.gateway.tells("/metrics", others);
+    second.gateway.tells("/metrics", others);
+    // One of its own, one of the other's: the two that are not reserved.
+    is_shed_by(&first.get(&[]), "fleet");
+    is_shed_by(&second.get(&[]), "fleet");
+    assert_eq!(first.get(&["X-Tier: gold"]).status, 200);
+    redis.process().kill();
+    first
+        .gateway
+        .tells("/metrics", "ratelimit_shed_fleet_stale 1");
+    first
+        .gateway
         .tells("/readyz", "the usage of the rest of the fleet is not known");
     first.gateway.tells("/metrics", others);
     let shed = first.get(&[]);

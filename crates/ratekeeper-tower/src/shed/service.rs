@@ -17,7 +17,7 @@ use ratekeeper_shed::Ending;
 use tower_service::Service;
 
 use super::layer::Shared;
-use super::{InFlight, LoadSign, Passage, Shed, ShedContext};
+use super::{Arrival, InFlight, LoadSign, Passage, Shed, ShedContext};
 use crate::asked::original;
 use crate::body::ResponseBody;
 
@@ -50,7 +50,8 @@ impl<S> ShedService<S> {
         let caller = shared.describer.caller(&original, &RuleSet::default()).ok();
         let name = caller.as_ref().map(|caller| (caller.key, &*caller.name));
         let tenant = shared.hasher.hash_one(name);
-        Some(ShedContext::new(rules, &original, tenant, None))
+        let arrival = Arrival::of(request.extensions());
+        Some(ShedContext::new(rules, &original, arrival, tenant, None))
     }
 }
 
