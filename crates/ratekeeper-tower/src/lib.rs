@@ -114,7 +114,7 @@ pub use renewal::{Renew, Renewal};
 pub use service::RateLimit;
 pub use shed::{
     Arrival, ClassState, FleetState, InFlight, LoadSign, Passage, Shed, ShedContext, ShedCounts,
-    ShedFuture, ShedLayer, ShedService, Shedder, Site, SiteState,
+    ShedFuture, ShedLayer, ShedService, Shedder, Site, SiteState, UploadBody,
 };
 pub use switch::{LayerMode, Switch};
 pub use usage::{Payment, RequestBytes, RequestUsage, SpentSlot, UsageReading, UsageTotals};

@@ -8,6 +8,7 @@ mod passage;
 mod processors;
 mod service;
 mod shedder;
+mod upload;
 
 pub use context::{Arrival, ShedContext};
 pub use counts::{ClassState, FleetState, ShedCounts, SiteState};
@@ -15,3 +16,4 @@ pub use layer::ShedLayer;
 pub use passage::{InFlight, LoadSign, Passage};
 pub use service::{ShedFuture, ShedService};
 pub use shedder::{Shed, Shedder, Site};
+pub use upload::UploadBody;
