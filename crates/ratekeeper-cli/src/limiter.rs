@@ -71,7 +71,7 @@ pub(crate) async fn served(
         None => {
             let store = store(settings)?;
             if let Some(state) = state {
-                options.hash_key = state.load(&store)?;
+                options.hash_key = state.load(&store)?.or(options.hash_key);
             }
             Backend::Memory(store)
         }
@@ -122,5 +122,6 @@ fn options(settings: &Settings) -> LimiterOptions {
     let mut options = LimiterOptions::default();
     options.profile = *settings.values.profile;
     options.modes = settings.values.modes();
+    options.hash_key = *settings.values.store_hash_key;
     options
 }

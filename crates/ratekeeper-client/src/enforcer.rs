@@ -129,6 +129,11 @@ impl Enforcer for ServiceEnforcer {
         self.levels.as_ref()?.snapshot().shed().cloned()
     }
 
+    fn tenant_hash(&self, key: &str, name: &str) -> Option<u64> {
+        let levels = self.levels.as_ref()?;
+        Some(levels.snapshot().tenant_hash(key, name))
+    }
+
     fn ask(&self, check: &Check<'_>, terms: EnforceOptions) -> AnswerOf<Self> {
         let question = CheckRequest::of(check);
         let observer = check.observer.clone();

@@ -13,7 +13,7 @@ use http::{Method, Request, Response};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use pin_project_lite::pin_project;
 use ratekeeper_server::{Fault as BoxError, Peer};
-use ratekeeper_tower::{CallerSlot, SpentSlot};
+use ratekeeper_tower::{Arrival, CallerSlot, SpentSlot};
 use ratekeeper_trace::{RequestSpan, SpanValue};
 use tower::Service;
 
@@ -97,6 +97,8 @@ where
             answering.refusal = Some(Box::new(fault.response(is_grpc(request.headers()))));
         } else if let Some(peek) = peek(&answering.shared, &mut request) {
             let clone = self.inner.clone();
+            // Its client waits from now, however long its body takes.
+            request.extensions_mut().insert(Arrival::now());
             answering.peeking = Some(Box::new(Peeking {
                 // The one that is ready.
                 service: std::mem::replace(&mut self.inner, clone),

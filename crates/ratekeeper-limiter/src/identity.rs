@@ -23,6 +23,16 @@ pub(crate) fn fingerprint(key: HashKey, secret: &str) -> String {
     secret::with_hash(secret, hasher.finish())
 }
 
+/// A hash of a tenant under `key`, the same on all nodes that share it: without the key no one can choose a name that is taken
+/// for another.
+pub(crate) fn tenant_hash(key: HashKey, entry: &str, name: &str) -> u64 {
+    let mut hasher = SipHasher13::new_with_key(&key.to_bytes());
+    write_text(&mut hasher, "tenant");
+    write_text(&mut hasher, entry);
+    write_text(&mut hasher, name);
+    hasher.finish()
+}
+
 /// The part of a counter's identity that its rule gives: everything but the entries.
 ///
 /// Quota, burst and rate are not in it, so that usage outlives a change of those.

@@ -15,7 +15,7 @@ use ratekeeper_store::{RuleSlot, Store, StoreSlot};
 
 use crate::LimitSource;
 use crate::compiled::{Compiled, Slots, StoreSlots};
-use crate::identity::{Namer, fingerprint};
+use crate::identity::{Namer, fingerprint, tenant_hash};
 use crate::stats::RuleStats;
 use crate::switch::{RuleMode, RuleSwitch, Switches};
 use crate::token::Sealer;
@@ -147,6 +147,12 @@ impl Snapshot {
     #[must_use]
     pub fn fingerprint(&self, secret: &str) -> String {
         fingerprint(self.namer.hash_key(), secret)
+    }
+
+    /// A hash of the tenant with this key and name, the same on all nodes that share the hash key.
+    #[must_use]
+    pub fn tenant_hash(&self, key: &str, name: &str) -> u64 {
+        tenant_hash(self.namer.hash_key(), key, name)
     }
 
     /// The rule whose counters the store knows by `slot`; the first, where several share it.

@@ -116,8 +116,8 @@ pub use ruleset::{ListedTenant, RuleSet, WithTenants};
 #[cfg(feature = "yaml")]
 pub use schema::{json_schema, tests_json_schema};
 pub use shed::{
-    AdaptiveShed, Classifier, DEFAULT_PRIORITIES, FleetShed, PRIORITIES_MAX, ShedMode, ShedRules,
-    ShedderKind, WorkerShed,
+    AdaptiveShed, Classifier, DEFAULT_PRIORITIES, FleetShed, PRIORITIES_MAX, ShedClass, ShedMode,
+    ShedRequest, ShedRules, ShedderKind, WorkerShed,
 };
 pub use slas::{
     LEVEL_KEYS, LevelMatch, LevelStatus, PathPattern, PathPatternError, SERVICE_LEVELS, Segment,

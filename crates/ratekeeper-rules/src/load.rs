@@ -4,6 +4,7 @@ mod adjust;
 mod domain;
 pub(crate) mod file;
 mod levels;
+mod shed;
 mod slips;
 mod tenants;
 
@@ -25,8 +26,8 @@ use crate::slas::{SERVICE_LEVELS, ServiceLevels};
 use crate::tenants::TenantTable;
 use crate::yaml::Node as Tree;
 use crate::{
-    DEFAULT_STORE, Diagnostic, Diagnostics, Node, Options, PathFolding, Rule, RuleSet, ShedRules,
-    Source, secret,
+    DEFAULT_STORE, Diagnostic, Diagnostics, Node, Options, PathFolding, Rule, RuleSet, Source,
+    secret,
 };
 
 /// The result of [`load`].
@@ -148,12 +149,7 @@ fn compile(
             (&mut rules, &mut drafts),
         );
     }
-    let shed = shed(&mut roots, reports).map(|shed| {
-        Arc::new(ShedRules {
-            path_folding: options.path_folding,
-            ..shed
-        })
-    });
+    let shed = shed::compile(&mut roots, &domains, options.path_folding, reports);
     let adjusts = roots.iter_mut().map(|root| root.adjust.take()).collect();
     adjust::compile(adjusts, &of_file, &mut domains, reports, &rules);
     let listed = roots.iter_mut().map(|root| root.tenants.take()).collect();
@@ -188,27 +184,8 @@ fn compile(
         (levels, tenants_of.place()),
         options,
     );
-    rules.shed = shed;
+    rules.shed = shed.map(Arc::new);
     rules
-}
-
-/// The `shed:` of all files: at most one may have it.
-fn shed(roots: &mut [Root], reports: &mut [Report<'_>]) -> Option<ShedRules> {
-    let mut found: Option<(ShedRules, String)> = None;
-    for (root, report) in roots.iter_mut().zip(reports) {
-        let Some(At { value, mark }) = root.shed.take() else {
-            continue;
-        };
-        match &found {
-            Some((_, place)) => report.error(
-                mark,
-                "`shed` is in two files",
-                format!("it is at {place} already: keep one of them"),
-            ),
-            None => found = Some((value, report.place(mark).to_string())),
-        }
-    }
-    found.map(|(shed, _)| shed)
 }
 
 fn descriptors(

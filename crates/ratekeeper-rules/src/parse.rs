@@ -9,5 +9,5 @@ pub(crate) mod plans;
 pub(crate) mod policy;
 pub(crate) mod root;
 pub(crate) mod service_levels;
-mod shed;
+pub(crate) mod shed;
 mod usage;

@@ -76,6 +76,45 @@ pub struct ShedRules {
     pub adaptive: Option<AdaptiveShed>,
 }
 
+/// The parts of a request that its class depends on, beside its headers.
+#[derive(Clone, Copy, Debug)]
+pub struct ShedRequest<'a> {
+    /// The method, in upper case.
+    pub method: &'a str,
+    /// The path, decoded, without a query.
+    pub path: &'a str,
+    /// The plan of its tenant, if it is known and has one.
+    pub plan: Option<&'a str>,
+    /// True if a trusted proxy sent it.
+    pub is_from_trusted: bool,
+}
+
+/// The class of a request, and the reason for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ShedClass {
+    /// The index into [`ShedRules::priorities`].
+    pub class: u8,
+    /// The number of the classifier that decided, from 0; None if the method did.
+    pub by: Option<usize>,
+    /// True if its headers would have put it into a more important class, had a trusted proxy sent them.
+    pub is_lowered: bool,
+}
+
+impl ShedClass {
+    /// The reason in words, for a request with this method.
+    #[must_use]
+    pub fn reason(&self, method: &str) -> String {
+        let by = match self.by {
+            Some(number) => format!("item {} of `classify`", number + 1),
+            None => format!("its method, {method}"),
+        };
+        match self.is_lowered {
+            true => format!("{by}: no trusted proxy sent its headers, so they do not raise it"),
+            false => by,
+        }
+    }
+}
+
 /// A condition on requests, and the class of those that meet it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -145,24 +184,50 @@ impl Default for ShedRules {
 }
 
 impl ShedRules {
-    /// The class of a request: the index into [`Self::priorities`], and the number of the classifier that decided,
-    /// None if the method did. `header` returns the value of a header by its name in lower case; `plan` is that of the tenant.
+    /// The class of a request. `header` returns the value of a header by its name in lower case. Anybody can set one: unless a
+    /// trusted proxy sent them, they put the request into no more important class than it has without.
     #[must_use]
-    pub fn classify<'h>(
+    pub fn class_of<'h>(
         &self,
-        method: &str,
-        path: &str,
+        request: ShedRequest<'_>,
         header: impl Fn(&str) -> Option<&'h [u8]>,
-        plan: Option<&str>,
-    ) -> (u8, Option<usize>) {
+    ) -> ShedClass {
+        let with = self.classify(request, header);
+        if request.is_from_trusted {
+            return with;
+        }
+        let without = self.classify(request, |_| None);
+        match without.class < with.class {
+            true => ShedClass {
+                is_lowered: true,
+                ..without
+            },
+            false => with,
+        }
+    }
+
+    fn classify<'h>(
+        &self,
+        request: ShedRequest<'_>,
+        header: impl Fn(&str) -> Option<&'h [u8]>,
+    ) -> ShedClass {
+        let ShedRequest {
+            method, path, plan, ..
+        } = request;
         let matches = |it: &Classifier| {
             let is_plan = it.plan.is_none() || it.plan.as_deref() == plan;
             is_plan && it.matches(method, (path, self.path_folding), &header)
         };
-        match self.classifiers.iter().position(matches) {
-            Some(number) => (self.classifiers[number].class, Some(number)),
-            None if is_read(method) => (self.reads, None),
-            None => (self.writes, None),
+        let by = self.classifiers.iter().position(matches);
+        let class = match by {
+            Some(number) => self.classifiers[number].class,
+            None if is_read(method) => self.reads,
+            None => self.writes,
+        };
+        ShedClass {
+            class,
+            by,
+            is_lowered: false,
         }
     }
 

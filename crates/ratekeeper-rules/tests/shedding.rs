@@ -1,6 +1,6 @@
 //! `shed:` as files have it.
 
-use ratekeeper_rules::{Options, PathFolding, ShedMode, ShedRules, Source, load};
+use ratekeeper_rules::{Options, PathFolding, ShedMode, ShedRequest, ShedRules, Source, load};
 
 fn read(text: &str) -> Result<ShedRules, Vec<String>> {
     let source = Source {
@@ -10,6 +10,16 @@ fn read(text: &str) -> Result<ShedRules, Vec<String>> {
     match load(&[source], &Options::default()) {
         Ok(loaded) => Ok((**loaded.rules.shed().expect("the file has it")).clone()),
         Err(refused) => Err(refused.errors().iter().map(|it| it.brief()).collect()),
+    }
+}
+
+/// A request that a trusted proxy sent.
+const fn asked<'a>(method: &'a str, path: &'a str, plan: Option<&'a str>) -> ShedRequest<'a> {
+    ShedRequest {
+        method,
+        path,
+        plan,
+        is_from_trusted: true,
     }
 }
 
@@ -55,8 +65,8 @@ fn the_first_classifier_that_matches_decides_else_the_method() {
             let found = headers.iter().find(|(header, _)| *header == name);
             found.map(|(_, value)| value.as_bytes())
         };
-        let (class, by) = shed.classify(method, path, find, None);
-        (shed.name(class.into()).to_owned(), by)
+        let found = shed.class_of(asked(method, path, None), find);
+        (shed.name(found.class.into()).to_owned(), found.by)
     };
     let critical = || "critical".to_owned();
     assert_eq!(
@@ -79,11 +89,47 @@ fn the_first_classifier_that_matches_decides_else_the_method() {
 }
 
 #[test]
+fn the_headers_of_strangers_lower_a_class_and_never_raise_it() {
+    let shed = read(WHOLE).expect("it is right");
+    let stranger = ShedRequest {
+        is_from_trusted: false,
+        ..asked("PUT", "/", None)
+    };
+    let of = |request, header: &str| {
+        let value: &[u8] = b"gold";
+        let found = shed.class_of(request, |name| (name == header).then_some(value));
+        let name = shed.name(found.class.into()).to_owned();
+        (name, found.reason("PUT"))
+    };
+    let said = |class: &str, reason: &str| (class.to_owned(), reason.to_owned());
+    let trusted = asked("PUT", "/", None);
+    assert_eq!(
+        of(trusted, "x-tier"),
+        said("critical", "item 3 of `classify`")
+    );
+    assert_eq!(
+        of(stranger, "x-tier"),
+        said(
+            "write",
+            "its method, PUT: no trusted proxy sent its headers, so they do not raise it"
+        )
+    );
+    assert_eq!(
+        of(stranger, "x-test-mode"),
+        said("test", "item 2 of `classify`")
+    );
+    assert_eq!(of(stranger, "x-other"), said("write", "its method, PUT"));
+}
+
+#[test]
 fn a_plan_gives_a_class() {
     let shed = read("shed: { workers: {}, classify: [ { class: critical, plan: pro } ] }");
     let shed = shed.expect("it is right");
     assert!(shed.goes_by_plan());
-    let class = |plan| shed.classify("GET", "/", |_| None, plan);
+    let class = |plan| {
+        let found = shed.class_of(asked("GET", "/", plan), |_| None);
+        (found.class, found.by)
+    };
     assert_eq!(class(Some("pro")), (3, Some(0)));
     assert_eq!(class(Some("free")), (1, None));
     assert_eq!(class(None), (1, None));
@@ -211,7 +257,8 @@ fn classifiers_compare_paths_as_all_rules_do() {
         };
         let loaded = load(&[source], options).unwrap_or_else(|refused| panic!("{refused}"));
         let shed = loaded.rules.shed().expect("the file has it").clone();
-        shed.classify("POST", "/V1/Charges/7", |_| None, None).1
+        let charge = asked("POST", "/V1/Charges/7", None);
+        shed.class_of(charge, |_| None).by
     };
     let mut options = Options::default();
     assert_eq!(class(&options), Some(0));

@@ -198,10 +198,7 @@ fn a_domain_without_a_limit_is_told() {
     let wanted =
         "0.yaml:1:9: this domain has no limit: every request for it passes | write `descriptors:`";
     assert!(told.len() == 1 && told[0].starts_with(wanted), "{told:?}");
-    assert_eq!(
-        warnings(&["domain: d\nshed: { fleet: { capacity: 100 } }\n"]),
-        [""; 0]
-    );
+    assert_eq!(warnings(&["domain: d\nshed: { workers: {} }\n"]), [""; 0]);
     let told = warnings(&["domain: d\ntenant: user\n"]);
     assert!(
         told[0].contains("but for limits that tenants have of their own"),
@@ -404,4 +401,89 @@ fn leases_that_a_limit_is_too_small_for_are_told() {
     assert_eq!(warnings(&[&leased(64)]), [""; 0]);
     let domain = "domain: d\nconsistency: leased\ndescriptors:\n- { key: a, rate_limit: { window: 1m, limit: 10 } }\n";
     assert_eq!(warnings(&[domain]), [""; 0]);
+}
+
+#[test]
+fn a_classifier_behind_one_that_covers_it_is_told() {
+    let of = |items: &str| {
+        let text = format!("domain: d\nshed:\n  workers: {{}}\n  classify:\n{items}");
+        warnings(&[&text])
+    };
+    let told = of("  - { class: read, methods: [GET, POST] }
+  - { class: critical, methods: [GET], pathPattern: /pay/** }
+  - { class: read, methods: [POST], header: x-a }
+");
+    assert_eq!(
+        told,
+        [
+            "0.yaml:6:7: this decides nothing: item 1, on line 5, matches all that it matches | put it before that one",
+            "0.yaml:7:7: this decides nothing: item 1, on line 5, matches all that it matches | leave it out",
+        ]
+    );
+    for (first, second) in [
+        ("pathPattern: /a/**", "pathPattern: /A"),
+        ("pathPattern: '/a/*/c'", "pathPattern: '/a/{b}/c', plan: p"),
+        ("header: x-a", "header: X-A, value: v"),
+        ("header: x-a, value: v", "header: x-a, value: v"),
+        ("plan: p", "plan: p, methods: [GET]"),
+    ] {
+        let pair = |one: &str, other: &str| {
+            let item = |keys: &str| format!("  - {{ class: test, {keys} }}\n");
+            let told = of(&(item(one) + &item(other)));
+            told.iter().any(|it| it.contains("decides nothing"))
+        };
+        assert!(pair(first, second), "{first} | {second}");
+        assert!(
+            first == second || !pair(second, first),
+            "{second} | {first}"
+        );
+    }
+    let fine = of("  - { class: test, pathPattern: /a/* }
+  - { class: test, pathPattern: /a/** }
+  - { class: test, header: x-a, value: v }
+  - { class: test, header: x-a, value: w }
+  - { class: test, methods: [GET], header: x-b }
+  - { class: test, methods: [POST], header: x-b }
+  - { class: test, header: x-b }
+");
+    assert_eq!(fine, [""; 0]);
+}
+
+#[test]
+fn a_reserve_for_a_class_that_no_request_is_in_is_told() {
+    let of = |shed: &str| warnings(&[&format!("domain: d\nshed: {{ {shed} }}\n")]);
+    assert_eq!(
+        of("fleet: { capacity: 1000 }"),
+        [
+            "0.yaml:2:9: 20% of the capacity is kept for the class 'critical', and no request is in it | add an item \
+             with `class: critical` to `classify`, or write `reserve: 0%` here"
+        ]
+    );
+    for fine in [
+        "fleet: { capacity: 1000, reserve: 0% }",
+        "fleet: { capacity: 1000 }, classify: [ { class: critical, methods: [PUT] } ]",
+        "fleet: { capacity: 1000 }, priorities: [read, write]",
+        "fleet: { capacity: 1000 }, priorities: [a], default: a",
+        "workers: {}, adaptive: {}",
+    ] {
+        assert_eq!(of(fine), [""; 0], "{fine}");
+    }
+}
+
+#[test]
+fn a_plan_of_a_classifier_that_no_domain_has_is_told() {
+    let shed = "shed: { workers: {}, classify: [ { class: critical, plan: golf } ] }\n";
+    let of = |domain: &str| {
+        let told = warnings(&[&format!("domain: d\n{domain}"), shed]);
+        let is_it = |it: &&String| it.starts_with("1.yaml");
+        told.iter().filter(is_it).cloned().collect::<Vec<_>>()
+    };
+    let wrong = "1.yaml:1:59: no domain has the plan 'golf'";
+    let help = |help: &str| vec![format!("{wrong} | {help}")];
+    let named = |plans: &str| format!("tenant: user\nplans: [{plans}]\n");
+    assert_eq!(of(&named("free, gold")), help("did you mean `gold`?"));
+    assert_eq!(of(&named("x, y")), help("the plans are x, y"));
+    let none = "name the plans of a domain: `plans: [free, golf]`";
+    assert_eq!(of(""), help(none));
+    assert_eq!(of(&named("free, golf")), [""; 0]);
 }

@@ -14,8 +14,8 @@ use std::time::Instant;
 
 use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_shed::{
-    AdaptiveBounds, Class, ClassCount, Effect, Ending, FleetTerms, FleetUsage, Gate, RoundTrip,
-    WorkerShedder, WorkerTerms, mix,
+    AdaptiveBounds, Class, ClassCount, Effect, Ending, FleetTerms, FleetUsage, Gate, Round,
+    RoundTrip, WorkerShedder, WorkerTerms, mix,
 };
 
 const CLASSES: ClassCount = ClassCount::new(4);
@@ -43,7 +43,7 @@ impl Layers {
             self.workers
                 .on_sample(now, WorkerTerms::default(), utilisation, Effect::Enforced);
         }
-        let judged = self.workers.judge(now, class, CLASSES, tenant);
+        let judged = self.workers.judge(Round::at(now), class, CLASSES, tenant);
         if judged.is_shed {
             return false;
         }

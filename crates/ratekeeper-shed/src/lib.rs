@@ -49,7 +49,8 @@ pub use gate::{Gate, GatePlace};
 pub use ladder::{Rung, Threshold};
 pub use throttle::ClientThrottle;
 pub use workers::{
-    Effect, Judgement, LoadSample, UtilisationControl, WorkerShedder, WorkerState, WorkerTerms,
+    Effect, Judgement, LoadSample, Round, UtilisationControl, WorkerShedder, WorkerState,
+    WorkerTerms,
 };
 
 /// Spreads the bits of a number over all 64 (the finalizer of splitmix64, Steele et al., 2014).

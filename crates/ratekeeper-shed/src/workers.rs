@@ -28,6 +28,18 @@ const DECAYS_MAX: u64 = 200;
 /// The longest time for which the same tenants are shed.
 const ROUND_US: u64 = 3_600_000_000;
 
+/// The hour in which a request comes: it says which tenants of a class are shed first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Round(u64);
+
+impl Round {
+    /// The hour of this time of day, so that all nodes shed the same tenants.
+    #[must_use]
+    pub const fn at(time: Timestamp) -> Self {
+        Self(time.as_micros() / ROUND_US)
+    }
+}
+
 /// The bounds of good utilisation, in percent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WorkerTerms {
@@ -268,15 +280,9 @@ impl Default for WorkerShedder {
 
 // Relaxed everywhere: counts and threshold are independent.
 impl WorkerShedder {
-    /// Judges a request of `class` by the tenant with this hash.
+    /// Judges a request of `class` by the tenant with this hash, which comes in `round`.
     #[expect(clippy::cast_possible_truncation, reason = "16 random bits")]
-    pub fn judge(
-        &self,
-        now: Timestamp,
-        class: Class,
-        classes: ClassCount,
-        tenant: u64,
-    ) -> Judgement {
+    pub fn judge(&self, round: Round, class: Class, classes: ClassCount, tenant: u64) -> Judgement {
         let drawn = self.drawn.fetch_add(1, Ordering::Relaxed);
         let lot = mix(drawn);
         // Critical requests have a fair share of their own, which no other requests of the tenant use up.
@@ -289,8 +295,7 @@ impl WorkerShedder {
             true => Share::Within,
             false => Share::Beyond,
         };
-        let round = now.as_micros() / ROUND_US;
-        let rung = Rung::new(class, classes, share, mix(tenant ^ round));
+        let rung = Rung::new(class, classes, share, mix(tenant ^ round.0));
         self.ladder.record(rung);
         self.arrived.fetch_add(1, Ordering::Relaxed);
         let is_shed = self.threshold().sheds(rung, lot as u16);

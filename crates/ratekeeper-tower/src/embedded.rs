@@ -38,6 +38,10 @@ impl<S: Store> Enforcer for Arc<Limiter<S>> {
         self.snapshot().fingerprint(secret)
     }
 
+    fn tenant_hash(&self, key: &str, name: &str) -> Option<u64> {
+        Some(self.snapshot().tenant_hash(key, name))
+    }
+
     fn ask(&self, check: &Check<'_>, terms: EnforceOptions) -> AnswerOf<Self> {
         let now = self.clock().now();
         let stage = AdmissionContext {

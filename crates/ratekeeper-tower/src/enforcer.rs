@@ -39,6 +39,13 @@ pub trait Enforcer: Clone + Send + Sync + 'static {
         secret::fingerprint(secret)
     }
 
+    /// A hash of the tenant with this key and name, if all nodes that share its limits have the same; else None. By it shedders
+    /// choose whom they refuse first, so no one outside should be able to guess it.
+    fn tenant_hash(&self, key: &str, name: &str) -> Option<u64> {
+        let _ = (key, name);
+        None
+    }
+
     /// Decides `check` on `terms`.
     fn ask(&self, check: &Check<'_>, terms: EnforceOptions) -> AnswerOf<Self>;
 

@@ -113,8 +113,8 @@ pub use ratekeeper_store::Answer;
 pub use renewal::{Renew, Renewal};
 pub use service::RateLimit;
 pub use shed::{
-    ClassState, FleetState, InFlight, LoadSign, Passage, Shed, ShedContext, ShedCounts, ShedFuture,
-    ShedLayer, ShedService, Shedder, Site, SiteState,
+    Arrival, ClassState, FleetState, InFlight, LoadSign, Passage, Shed, ShedContext, ShedCounts,
+    ShedFuture, ShedLayer, ShedService, Shedder, Site, SiteState, UploadBody,
 };
 pub use switch::{LayerMode, Switch};
 pub use usage::{Payment, RequestBytes, RequestUsage, SpentSlot, UsageReading, UsageTotals};

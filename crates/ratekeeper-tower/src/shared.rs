@@ -38,7 +38,8 @@ pub(crate) struct Shared<E> {
     /// Is told of denied requests in place of the log.
     pub(crate) observer: Option<DenialObserver>,
     pub(crate) pacer: Arc<Pacer>,
-    /// Names tenants to shedders, under a key of this process: a client cannot choose a name that is taken for another.
+    /// Names tenants to shedders where the enforcer does not, under a key of this process: a client cannot choose a name
+    /// that is taken for another.
     pub(crate) hasher: RandomState,
 }
 

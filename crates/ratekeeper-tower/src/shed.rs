@@ -8,10 +8,12 @@ mod passage;
 mod processors;
 mod service;
 mod shedder;
+mod upload;
 
-pub use context::ShedContext;
+pub use context::{Arrival, ShedContext};
 pub use counts::{ClassState, FleetState, ShedCounts, SiteState};
 pub use layer::ShedLayer;
 pub use passage::{InFlight, LoadSign, Passage};
 pub use service::{ShedFuture, ShedService};
 pub use shedder::{Shed, Shedder, Site};
+pub use upload::UploadBody;

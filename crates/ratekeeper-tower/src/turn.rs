@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response};
+use http::{Extensions, HeaderMap, Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use ratekeeper_core::{Micros, Timestamp};
@@ -24,7 +24,7 @@ use crate::hold::Hold;
 use crate::observer::{CallerSlot, DenialObserver};
 use crate::pacer::Paced;
 use crate::shared::Shared;
-use crate::shed::ShedContext;
+use crate::shed::{Arrival, ShedContext};
 use crate::usage::{RequestUsage, UsageReading};
 use crate::waiting_slots::WaitingSlot;
 use crate::watch::Watch;
@@ -195,7 +195,7 @@ impl<E: Enforcer> Shared<E> {
         let peer = (self.peer)(request.extensions());
         let original = original(request, peer, self.scheme, &self.forwarding)?;
         self.enforcer.with_rules(|rules| {
-            let context = self.shed_context(&original, rules);
+            let context = self.shed_context(&original, request.extensions(), rules);
             let terms = EnforceOptions {
                 headers: self.headers,
                 wait_max: self.wait_max(original.client),
@@ -265,7 +265,12 @@ impl<E: Enforcer> Shared<E> {
     }
 
     /// The class and the tenant of `request`, if the rules have shedders.
-    fn shed_context(&self, request: &Original<'_>, rules: &RuleSet) -> Option<ShedContext> {
+    fn shed_context(
+        &self,
+        request: &Original<'_>,
+        extensions: &Extensions,
+        rules: &RuleSet,
+    ) -> Option<ShedContext> {
         // Most rules have none, and a second look at them is saved.
         rules.shed()?;
         let shed = self.enforcer.shed_rules()?;
@@ -274,7 +279,8 @@ impl<E: Enforcer> Shared<E> {
         }
         let caller = self.describer.caller(request, rules).ok();
         let name = caller.as_ref().map(|caller| (caller.key, &*caller.name));
-        let tenant = self.hasher.hash_one(name);
+        let shared = name.and_then(|(key, name)| self.enforcer.tenant_hash(key, name));
+        let tenant = shared.unwrap_or_else(|| self.hasher.hash_one(name));
         let plan = caller
             .as_ref()
             .filter(|_| shed.goes_by_plan())
@@ -283,7 +289,8 @@ impl<E: Enforcer> Shared<E> {
                 let key = caller.key;
                 self.plan(rules, Entry { key, value })
             });
-        Some(ShedContext::new(shed, request, tenant, plan))
+        let arrival = Arrival::of(extensions);
+        Some(ShedContext::new(shed, request, arrival, tenant, plan))
     }
 
     /// The plan of the tenant that `caller` names, if the domain has plans.
@@ -291,8 +298,7 @@ impl<E: Enforcer> Shared<E> {
         let domain = rules.domain(self.domain(rules)?)?;
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let now = Timestamp::from_micros(micros(since.ok()?).get());
-        let plan = domain.subscription(&[caller], now).plan();
-        domain.plans().get(plan.get()).map(|name| &**name)
+        domain.plan_of(caller, now)
     }
 
     /// The domain whose rules apply. If several could, it still picks one: a reload must not switch limits off.
@@ -458,3 +464,6 @@ impl<E: Enforcer> Shared<E> {
 fn micros(span: Duration) -> Micros {
     Micros::new(u64::try_from(span.as_micros()).unwrap_or(u64::MAX))
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,8 @@ use crate::rules;
 use crate::settings::{self, Flags, row};
 use anyhow::Result;
 use ratekeeper_rules::{
-    Diagnostic, Diagnostics, Loaded, Options, PathFolding, ReadOptions, Rule, RuleSet,
+    Diagnostic, Diagnostics, Loaded, Options, PathFolding, ReadOptions, Rule, RuleSet, ShedMode,
+    ShedderKind,
 };
 use report::Report;
 use std::fmt::Write as _;
@@ -172,6 +173,16 @@ fn summary(loaded: &Loaded, files: usize) -> String {
     }
     for rule in rules {
         let _ = writeln!(text, "  {}", within_line(&line(rule)));
+    }
+    for kind in ShedderKind::ALL {
+        let shed = loaded.rules.shed();
+        let Some((mode, terms)) = shed.and_then(|it| it.mode(kind).zip(it.in_words(kind))) else {
+            continue;
+        };
+        let _ = match mode {
+            ShedMode::On => writeln!(text, "  {}: {terms}", kind.id()),
+            mode => writeln!(text, "  {}: {terms} ({})", kind.id(), mode.name()),
+        };
     }
     text
 }

@@ -10,7 +10,7 @@ use ratekeeper_testkit::redis::{Reply, Sentinels, Server};
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
-use crate::support::{Ratekeeper, faults, http, node, url};
+use crate::support::{Ratekeeper, faults, http, node, run, url, write};
 
 /// Nothing but the store lets anybody pass.
 const RULES: &str = "domain: d
@@ -193,4 +193,32 @@ fn what_is_held_before_the_hash_key_is_known_can_be_settled_afterwards() {
         let settled = ask(node, "/v1/commit", done);
         assert_eq!(settled["given_back"], 0, "{settled}");
     }
+}
+
+#[test]
+fn without_redis_a_hash_key_still_names_callers_alike() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", RULES);
+    let caller = |settings: &str| {
+        write(folder.path(), "ratekeeper.yaml", settings);
+        let args = [
+            "rules",
+            "explain",
+            "--config",
+            "ratekeeper.yaml",
+            "--rules",
+            "rules.yaml",
+            "--request",
+            "GET /",
+            "--header",
+            "x-api-key: 0123456789abcdef",
+        ];
+        let told = run(folder.path(), &args);
+        let line = told.out.lines().find(|line| line.starts_with("caller: "));
+        line.unwrap_or_else(|| panic!("{}{}", told.out, told.err))
+            .to_owned()
+    };
+    let key = "store_hash_key: 00112233445566778899aabbccddeeff\n";
+    assert_eq!(caller(key), caller(key));
+    assert_ne!(caller(""), caller(""));
 }

@@ -1,5 +1,6 @@
 //! `ratekeeper gateway`, in front of upstreams that keep to HTTP and upstreams that do not.
 
+mod adaptive;
 #[path = "../shared/collector.rs"]
 mod collector;
 mod conformance;

@@ -1,5 +1,6 @@
 //! Shedding in the gateway, with a real upstream that is as slow as a test wants.
 
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
@@ -85,7 +86,7 @@ impl Busy {
     fn finish(&mut self) {
         self.latch.open();
         let mut text = String::new();
-        std::io::Read::read_to_string(&mut self.slow, &mut text).expect("it is answered");
+        self.slow.read_to_string(&mut text).expect("it is answered");
         assert!(text.ends_with("done"), "{text}");
         let idle = "ratelimit_shed_in_flight{class=\"read\"} 0";
         self.gateway.tells("/metrics", idle);
@@ -233,6 +234,30 @@ fn a_request_whose_client_has_given_up_is_dropped() {
 }
 
 #[test]
+fn a_client_waits_from_the_arrival_of_its_request_though_its_body_is_slow() {
+    let upstream = Upstream::start(|_| ok("done"));
+    let settings =
+        "auth: { descriptors: [ [ { key: model, from: body:/model, default: none } ] ] }\n";
+    let rules = format!("{LIMITS}shed: {{ workers: {{}} }}\n");
+    let gateway = Gateway::start_with(&rules, settings, &["--upstream", &upstream.url()]);
+    let mut client = gateway.open(
+        "POST /ask HTTP/1.1\r\nHost: a\r\nConnection: close\r\nExpect: 100-continue\r\n\
+         X-Envoy-Expected-Rq-Timeout-Ms: 20\r\nContent-Length: 13\r\n\r\n",
+    );
+    let mut told = [0; 25];
+    client.read_exact(&mut told).expect("it is asked to go on");
+    assert_eq!(&told, b"HTTP/1.1 100 Continue\r\n\r\n");
+    // It takes longer than it waits.
+    std::thread::sleep(Duration::from_millis(30));
+    client.write_all(br#"{"model":"m"}"#).expect("it is read");
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).expect("it is answered");
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    assert!(answer.contains("\"layer\":\"deadline\""), "{answer}");
+    assert_eq!(upstream.asked().len(), 0);
+}
+
+#[test]
 fn metrics_of_shedding_are_there_from_the_start() {
     let upstream = Upstream::start(|_| ok(""));
     let gateway = Gateway::start(&upstream.url(), &[]);
@@ -343,6 +368,44 @@ shed:
     assert_contains(&told, "shedding: class write, by its method, PUT");
     assert_contains(&told, "shed/workers is shadow");
     busy.finish();
+}
+
+#[test]
+fn explain_goes_by_the_plan_of_the_caller_and_by_who_sent_its_headers() {
+    let rules = "
+domain: api
+tenant: api_key
+plans: [pro, free]
+secrets: []
+descriptors:
+  - key: api_key
+    rate_limit: { window: 10000d, limit: 10 }
+tenants: [ { tenant: abc, plan: free } ]
+shed:
+  classify:
+    - { class: critical, header: x-tier, value: gold }
+    - { class: test, plan: free }
+  workers: {}
+";
+    let upstream = Upstream::start(|_| ok("done"));
+    let gateway = Gateway::start_with(rules, "", &["--upstream", &upstream.url()]);
+    let address = format!("http://127.0.0.1:{}", gateway.admin);
+    let file = gateway.folder().join("rules.yaml");
+    let file = file.to_str().expect("a path of ours");
+    let gold = ["--header", "x-tier: gold"];
+    let abc = ["--header", "x-api-key: abc"];
+    for by in [["--address", &address], ["--rules", file]] {
+        let told = |more: &[&str]| {
+            let ask = ["rules", "explain", "--request", "GET /orders"];
+            said(&[&ask[..], &by, more].concat())
+        };
+        assert_contains(&told(&[]), "shedding: class read, by its method, GET\n");
+        assert_contains(&told(&abc), "class test, by item 2 of `classify`\n");
+        assert_contains(&told(&gold), "class critical, by item 1 of `classify`\n");
+        let stranger = told(&[&gold[..], &["--client", "203.0.113.9"]].concat());
+        let why = "class read, by its method, GET: no trusted proxy sent its headers";
+        assert_contains(&stranger, why);
+    }
 }
 
 #[test]

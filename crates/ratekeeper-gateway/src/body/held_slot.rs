@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ratekeeper_tower::{Hold, InFlight, LoadSign, Passage, UsageReading};
+use ratekeeper_tower::{Ending, Hold, InFlight, LoadSign, Passage, UsageReading};
 use tokio::time::sleep;
 
 use super::progress::Progress;
@@ -124,7 +124,11 @@ impl HeldSlot {
     /// Records that the answer began at that time, or that there is none; the sign is for the shedders.
     pub(crate) fn answered(&mut self, sign: Option<LoadSign>, at: Option<Instant>) {
         let Some(held) = &mut self.0 else { return };
-        let begun = held.begun();
+        let begun = match sign {
+            // An upstream that is full refuses a request before it has all of it, and often before it has any.
+            Some(LoadSign::RoundTrip(Ending::Dropped)) => Some(held.last_sent()),
+            _ => held.begun(),
+        };
         held.load = held.load.take().map(|load| match load {
             Load::Asked(mut passage) => {
                 passage.begun(begun);
@@ -162,12 +166,16 @@ impl HeldSlot {
 impl Held {
     /// The time at which the upstream had the whole request, and could begin with it; None while its body is on its way.
     fn begun(&self) -> Option<Instant> {
-        let Some(progress) = &self.with_request else {
-            return Some(self.since);
-        };
-        let last = progress.last_frame();
-        let at = last.map_or(self.since, |last| self.since.max(last.into_std()));
-        progress.is_done().then_some(at)
+        let progress = self.with_request.as_ref();
+        let is_whole = progress.is_none_or(|progress| progress.is_done());
+        is_whole.then(|| self.last_sent())
+    }
+
+    /// The time since which nothing more of the request has gone to the upstream.
+    fn last_sent(&self) -> Instant {
+        let progress = self.with_request.as_ref();
+        let last = progress.and_then(|progress| progress.last_frame());
+        last.map_or(self.since, |last| self.since.max(last.into_std()))
     }
 
     /// Tells the shedders that the client has gone before its answer began.

@@ -71,6 +71,14 @@ impl Domain {
         }
         subscription
     }
+
+    /// The name of the plan that the tenant of `entry` is on at the time `now`: the default one of a tenant that is not listed.
+    /// [`None`] in a domain without plans.
+    #[must_use]
+    pub fn plan_of(&self, entry: Entry<'_>, now: Timestamp) -> Option<&str> {
+        let plan = self.subscription(&[entry], now).plan();
+        self.plans().get(plan.get()).map(|name| &**name)
+    }
 }
 
 impl<'a> Subscription<'a> {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::adjust::{ParsedAdjust, check_adjust};
 use super::service_levels::{LevelContext, ParsedLevel, parse_service_levels};
-use super::shed::check_shed;
+use super::shed::{ParsedShed, check_shed};
 use super::usage::check_usage;
 use crate::draft::Field;
 use crate::format::File;
@@ -17,7 +17,7 @@ use crate::report::Report;
 use crate::slas::PathPattern;
 use crate::tenants::CUSTOM;
 use crate::yaml::Node;
-use crate::{Evaluation, ShedRules, UsageRules};
+use crate::{Evaluation, UsageRules};
 
 /// The most plans of a domain.
 const PLANS_MAX: usize = 1_000;
@@ -42,7 +42,7 @@ pub(crate) struct Root {
     pub(crate) descriptors: Vec<Rc<Node>>,
     pub(crate) service_levels: Vec<ParsedLevel>,
     pub(crate) tenants: Option<Tenants>,
-    pub(crate) shed: Option<At<ShedRules>>,
+    pub(crate) shed: Option<At<ParsedShed>>,
     pub(crate) adjust: Option<At<ParsedAdjust>>,
 }
 

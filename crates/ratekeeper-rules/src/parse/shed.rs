@@ -18,8 +18,25 @@ use crate::{AdaptiveShed, Classifier, FleetShed, ShedMode, ShedRules, WorkerShed
 /// The most classifiers: they are tried one after the other for each request.
 const CLASSIFIERS_MAX: usize = 256;
 
+/// The `shed:` of a file. Some of it can be checked only with all files at hand.
+#[derive(Debug)]
+pub(crate) struct ParsedShed {
+    pub(crate) rules: ShedRules,
+    /// The places of the classifiers.
+    pub(crate) items: Vec<ItemPlace>,
+    /// The place of `fleet`.
+    pub(crate) fleet: Option<Mark>,
+}
+
+/// The place of an item of `classify`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ItemPlace {
+    pub(crate) item: Mark,
+    pub(crate) plan: Option<Mark>,
+}
+
 /// Checks `shed:`, whose key is at `key`; errors have been reported.
-pub(super) fn check_shed(key: Mark, shed: At<Shed>, report: &mut Report<'_>) -> At<ShedRules> {
+pub(super) fn check_shed(key: Mark, shed: At<Shed>, report: &mut Report<'_>) -> At<ParsedShed> {
     let At {
         value: mut keys,
         mark,
@@ -27,12 +44,12 @@ pub(super) fn check_shed(key: Mark, shed: At<Shed>, report: &mut Report<'_>) -> 
     let mode = keys.mode.copied().unwrap_or_default();
     let priorities = priorities(keys.priorities.take().unwrap_or_default(), report);
     let (reads, writes) = defaults(&keys, mark, &priorities, report);
+    let items = keys.classify.take().unwrap_or_default();
+    let items = classifiers(&items, &priorities, report);
+    let (classifiers, items) = items.into_iter().unzip();
+    let place = keys.fleet.key();
     let rules = ShedRules {
-        classifiers: classifiers(
-            &keys.classify.take().unwrap_or_default(),
-            &priorities,
-            report,
-        ),
+        classifiers,
         fleet: keys.fleet.take().and_then(|at| fleet(&at, mode, report)),
         workers: keys.workers.take().map(|at| workers(&at, mode, report)),
         adaptive: keys.adaptive.take().map(|at| adaptive(&at, mode, report)),
@@ -49,7 +66,11 @@ pub(super) fn check_shed(key: Mark, shed: At<Shed>, report: &mut Report<'_>) -> 
         );
     }
     At {
-        value: rules,
+        value: ParsedShed {
+            rules,
+            items,
+            fleet: place,
+        },
         mark: key,
     }
 }
@@ -112,7 +133,7 @@ fn classifiers(
     items: &[Rc<Node>],
     priorities: &[Box<str>],
     report: &mut Report<'_>,
-) -> Vec<Classifier> {
+) -> Vec<(Classifier, ItemPlace)> {
     if let Some(item) = items.get(CLASSIFIERS_MAX) {
         let message = format!("`classify` has at most {CLASSIFIERS_MAX} items");
         report.error(item.mark, message, "use `*` and `**` in paths");
@@ -129,7 +150,7 @@ fn classifier(
     at: At<Classify>,
     priorities: &[Box<str>],
     report: &mut Report<'_>,
-) -> Option<Classifier> {
+) -> Option<(Classifier, ItemPlace)> {
     let At {
         value: mut keys,
         mark,
@@ -155,13 +176,18 @@ fn classifier(
             "add `methods`, `pathPattern`, `header` or `plan`; for all other requests write `default:` beside `classify:`",
         );
     }
-    Some(Classifier {
+    let place = ItemPlace {
+        item: mark,
+        plan: keys.plan.mark(),
+    };
+    let classifier = Classifier {
         class: class?,
         methods,
         path,
         header,
         plan: keys.plan.take(),
-    })
+    };
+    Some((classifier, place))
 }
 
 fn path(path: &Field<Box<str>>, report: &mut Report<'_>) -> Option<PathPattern> {

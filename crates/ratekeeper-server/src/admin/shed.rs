@@ -1,11 +1,16 @@
 //! The load shedders: their modes, their state, and what they would do with a request now.
 
+use std::fmt::Display;
+use std::net::IpAddr;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use ratekeeper_http::{Hop, Original};
 use ratekeeper_limiter::{RuleSwitch, Snapshot};
-use ratekeeper_rules::{ShedMode, ShedRules, ShedderKind};
+use ratekeeper_rules::{Entry, RuleSet, ShedMode, ShedRequest, ShedRules, ShedderKind};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -61,7 +66,7 @@ struct VerdictView {
     why: String,
 }
 
-/// Shows the shedders, and what they would do with a request: `?method=GET&path=/orders&header=x-test:1&plan=pro`.
+/// Shows the shedders, and what they would do with a request: `?method=GET&path=/orders&header=x-test:1`.
 #[utoipa::path(
     get,
     path = "/admin/v1/shed",
@@ -70,7 +75,8 @@ struct VerdictView {
         ("method" = Option<String>, Query, description = "The method of a request"),
         ("path" = Option<String>, Query, description = "Its path"),
         ("header" = Option<Vec<String>>, Query, description = "Its headers, each as `name:value`"),
-        ("plan" = Option<String>, Query, description = "The plan of its tenant")
+        ("client" = Option<String>, Query, description = "The address that it comes from, 127.0.0.1 if there is none"),
+        ("plan" = Option<String>, Query, description = "The plan of its tenant, if not that of its caller")
     ),
     responses((status = 200, description = "The shedders and their state", body = Object))
 )]
@@ -82,9 +88,10 @@ pub(super) async fn show(
     let snapshot = app.limiter.snapshot();
     let state = app.monitored().iter().find_map(|part| part.shedding());
     let shed = snapshot.shed();
-    let request = asked
-        .zip(shed)
-        .map(|(asked, rules)| asked.view(rules, state.as_ref()));
+    let request = match asked.zip(shed) {
+        Some((asked, rules)) => Some(asked.view(&app, (&snapshot, rules), state.as_ref())?),
+        None => None,
+    };
     let names = shed.map(|rules| rules.priorities.iter().map(ToString::to_string).collect());
     Ok(Json(ShedView {
         priorities: names.unwrap_or_default(),
@@ -110,73 +117,121 @@ pub(super) fn entry(snapshot: &Snapshot, kind: ShedderKind) -> Option<ShedderEnt
 
 /// The request of a query.
 struct Asked<'a> {
-    method: &'a str,
-    path: &'a str,
+    method: Method,
+    uri: Uri,
+    client: IpAddr,
     plan: Option<&'a str>,
-    headers: Vec<(String, &'a str)>,
+    headers: HeaderMap,
 }
 
 impl<'a> Asked<'a> {
     /// Reads the query; None if it is empty.
     fn read(pairs: &'a [(String, String)]) -> Result<Option<Self>, ApiError> {
         let mut asked = Self {
-            method: "GET",
-            path: "",
+            method: Method::GET,
+            uri: Uri::default(),
+            client: IpAddr::from([127, 0, 0, 1]),
             plan: None,
-            headers: Vec::new(),
+            headers: HeaderMap::new(),
         };
+        let mut path = None;
         for (name, value) in pairs {
             match name.as_str() {
-                "method" => asked.method = value,
-                "path" => asked.path = value,
+                "method" => asked.method = parsed_as("?method", value)?,
+                "path" => path = Some(value.as_str()),
+                "client" => asked.client = parsed_as("?client", value)?,
                 "plan" => asked.plan = Some(value),
                 "header" => {
-                    let (name, value) = value.split_once(':').ok_or_else(|| {
+                    let (name, value) = header(value).ok_or_else(|| {
                         ApiError::invalid("?header", "expected a header as NAME:VALUE".to_owned())
                     })?;
-                    let name = name.trim().to_ascii_lowercase();
-                    asked.headers.push((name, value.trim()));
+                    asked.headers.append(name, value);
                 }
                 _ => {
                     let message = format!(
-                        "there is no parameter {name:?}; expected method, path, header and plan"
+                        "there is no parameter {name:?}; expected method, path, header, client and plan"
                     );
                     return Err(ApiError::invalid("?", message));
                 }
             }
         }
-        if !pairs.is_empty() && !asked.path.starts_with('/') {
+        if pairs.is_empty() {
+            return Ok(None);
+        }
+        let Some(path) = path.filter(|path| path.starts_with('/')) else {
             let message = "expected the path of a request, such as /orders".to_owned();
             return Err(ApiError::invalid("?path", message));
-        }
-        Ok((!pairs.is_empty()).then_some(asked))
+        };
+        asked.uri = parsed_as("?path", path)?;
+        Ok(Some(asked))
     }
 
-    fn view(&self, rules: &ShedRules, state: Option<&Shedding>) -> RequestView {
-        let header = |name: &str| {
-            let found = self.headers.iter().find(|(known, _)| known == name);
-            found.map(|(_, value)| value.as_bytes())
+    fn view(
+        &self,
+        app: &App,
+        (snapshot, shed): (&Snapshot, &ShedRules),
+        state: Option<&Shedding>,
+    ) -> Result<RequestView, ApiError> {
+        let (hop, forwarding) = (Hop::Address(self.client), &app.config.auth.forwarding);
+        let Self {
+            method,
+            uri,
+            headers,
+            ..
+        } = self;
+        let original = Original::received(hop, "http", method, uri, headers, forwarding)?;
+        let method = original.method.unwrap_or_default();
+        let asked = ShedRequest {
+            method,
+            path: original.target.as_ref().map_or("", |target| &target.path),
+            plan: self.plan.or_else(|| plan(app, &original, snapshot.rules())),
+            is_from_trusted: original.is_from_trusted,
         };
-        let path = self.path.split('?').next().unwrap_or_default();
-        let (class, by) = rules.classify(self.method, path, header, self.plan);
-        let index = usize::from(class);
+        let header = |name: &str| headers.get(name).map(|value| value.as_bytes());
+        let found = shed.class_of(asked, header);
+        let index = usize::from(found.class);
         let mut would = Vec::new();
         if let Some(state) = state {
-            would.extend(fleet(rules, state, index));
+            would.extend(fleet(shed, state, index));
             for upstream in &state.upstreams {
-                would.extend(workers(rules, upstream, index));
-                would.extend(adaptive(rules, upstream, index));
+                would.extend(workers(shed, upstream, index));
+                would.extend(adaptive(shed, upstream, index));
             }
         }
-        RequestView {
-            class: rules.name(index).to_owned(),
-            by: match by {
-                Some(number) => format!("item {} of `classify`", number + 1),
-                None => format!("its method, {}", self.method),
-            },
+        Ok(RequestView {
+            class: shed.name(index).to_owned(),
+            by: found.reason(method),
             would,
-        }
+        })
     }
+}
+
+/// A value of the option that a fault calls `field`.
+fn parsed_as<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, ApiError> {
+    let parsed = text.parse();
+    parsed.map_err(|error: T::Err| ApiError::invalid(field, error.to_string()))
+}
+
+/// `NAME:VALUE`; None if it cannot be a header.
+fn header(text: &str) -> Option<(HeaderName, HeaderValue)> {
+    let (name, value) = text.split_once(':')?;
+    let name = name.trim().parse().ok()?;
+    Some((name, HeaderValue::from_str(value.trim()).ok()?))
+}
+
+/// The plan of the caller of `request`, as the gateway finds it.
+fn plan<'r>(app: &App, request: &Original<'_>, rules: &'r RuleSet) -> Option<&'r str> {
+    let describer = &app.config.auth.describer;
+    let domain = match describer.domain(None, rules) {
+        Ok(domain) => rules.domain(domain?),
+        Err(_) => rules.domains().next(),
+    };
+    let caller = describer.caller(request, rules).ok()?;
+    let tenant = Entry {
+        key: caller.key,
+        value: &caller.name,
+    };
+    domain?.plan_of(tenant, app.limiter.clock().now())
 }
 
 fn is_on(rules: &ShedRules, kind: ShedderKind) -> bool {

@@ -147,7 +147,7 @@ fn without_requests_there_is_nothing_to_shed() {
     let mut now = Timestamp::from_secs(1);
     for _ in 0..30 {
         for tenant in 0..100 {
-            shedder.judge(now, Class::new(0), classes, mix(tenant));
+            shedder.judge(Round::at(now), Class::new(0), classes, mix(tenant));
         }
         shedder.on_sample(now, TERMS, 2.0, Effect::Enforced);
         now = now.after(TICK);
@@ -168,7 +168,7 @@ fn a_pause_makes_demand_fade_as_requests_do() {
     let mut now = Timestamp::from_secs(1);
     let judge = |tenant: u64, now| {
         shedder
-            .judge(now, Class::new(0), classes, mix(tenant))
+            .judge(Round::at(now), Class::new(0), classes, mix(tenant))
             .share
     };
     for _ in 0..30 {
@@ -197,7 +197,8 @@ fn the_least_important_go_first_and_the_same_tenants_for_an_hour() {
     let round = |utilisation: Option<f64>, now: Timestamp| {
         let of = |class| {
             let tenants = 0..200_u64;
-            let sheds = |tenant: &u64| shedder.judge(now, class, classes, mix(*tenant)).is_shed;
+            let hour = Round::at(now);
+            let sheds = |tenant: &u64| shedder.judge(hour, class, classes, mix(*tenant)).is_shed;
             tenants.filter(sheds).collect::<Vec<_>>()
         };
         let shed = (of(low), of(high));

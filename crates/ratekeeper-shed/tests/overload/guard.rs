@@ -2,8 +2,8 @@
 
 use ratekeeper_core::Timestamp;
 use ratekeeper_shed::{
-    AdaptiveBounds, Class, ClassCount, Effect, Ending, Gate, RoundTrip, WorkerShedder, WorkerTerms,
-    mix,
+    AdaptiveBounds, Class, ClassCount, Effect, Ending, Gate, Round, RoundTrip, WorkerShedder,
+    WorkerTerms, mix,
 };
 
 use crate::peers::Limit;
@@ -78,7 +78,9 @@ impl Guard for Ours {
             self.workers
                 .on_sample(now, WorkerTerms::default(), utilisation, Effect::Enforced);
         }
-        let judged = self.workers.judge(now, class, CLASSES, mix(tenant));
+        let judged = self
+            .workers
+            .judge(Round::at(now), class, CLASSES, mix(tenant));
         if judged.is_shed {
             return None;
         }
@@ -109,7 +111,7 @@ impl Guard for ShadowFirst {
             let utilisation = gate.take_utilisation(Effect::Shadow);
             workers.on_sample(now, WorkerTerms::default(), utilisation, Effect::Shadow);
         }
-        let judged = workers.judge(now, class, CLASSES, mix(tenant));
+        let judged = workers.judge(Round::at(now), class, CLASSES, mix(tenant));
         Some(gate.pass(class, CLASSES, judged.share).0.in_flight)
     }
 

@@ -5,8 +5,8 @@ use std::collections::BinaryHeap;
 
 use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_shed::{
-    AdaptiveBounds, Class, Effect, Ending, Gate, GatePlace, RoundTrip, WorkerShedder, WorkerTerms,
-    mix,
+    AdaptiveBounds, Class, Effect, Ending, Gate, GatePlace, Round, RoundTrip, WorkerShedder,
+    WorkerTerms, mix,
 };
 
 use crate::guard::CLASSES;
@@ -59,7 +59,9 @@ impl Gateway {
             self.workers
                 .on_sample(now, WorkerTerms::default(), utilisation, Effect::Enforced);
         }
-        let judged = self.workers.judge(now, class, CLASSES, mix(client));
+        let judged = self
+            .workers
+            .judge(Round::at(now), class, CLASSES, mix(client));
         if judged.is_shed && !matches!(self.on, On::Adaptive) {
             return None;
         }

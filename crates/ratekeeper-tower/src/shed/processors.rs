@@ -1,7 +1,10 @@
 //! The utilisation of the processors by this process.
 
+mod allowed;
+
 use std::time::{Duration, Instant};
 
+use allowed::allowed;
 use parking_lot::Mutex;
 
 /// The processors that this process may use, and how much of their time it has used when it was last asked.
@@ -18,12 +21,10 @@ struct Used {
 }
 
 impl Processors {
-    /// Those of this process: no more than its control group and its affinity allow.
-    #[expect(clippy::cast_precision_loss, reason = "a few processors")]
+    /// Those of this process: no more than its control groups and its affinity allow.
     pub(super) fn new() -> Self {
-        let count = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
-            count: count as f64,
+            count: allowed(),
             last: Mutex::new(None),
         }
     }

@@ -17,7 +17,8 @@ use ratekeeper_shed::Ending;
 use tower_service::Service;
 
 use super::layer::Shared;
-use super::{InFlight, LoadSign, Passage, Shed, ShedContext};
+use super::upload::{Upload, UploadBody};
+use super::{Arrival, InFlight, LoadSign, Passage, Shed, ShedContext};
 use crate::asked::original;
 use crate::body::ResponseBody;
 
@@ -50,13 +51,15 @@ impl<S> ShedService<S> {
         let caller = shared.describer.caller(&original, &RuleSet::default()).ok();
         let name = caller.as_ref().map(|caller| (caller.key, &*caller.name));
         let tenant = shared.hasher.hash_one(name);
-        Some(ShedContext::new(rules, &original, tenant, None))
+        let arrival = Arrival::of(request.extensions());
+        Some(ShedContext::new(rules, &original, arrival, tenant, None))
     }
 }
 
 impl<S, B, R> Service<Request<B>> for ShedService<S>
 where
-    S: Service<Request<B>, Response = Response<R>>,
+    S: Service<Request<UploadBody<B>>, Response = Response<R>>,
+    B: Body,
     R: Body<Data = Bytes>,
 {
     type Response = Response<ResponseBody<R, InFlight>>;
@@ -69,12 +72,15 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let Some(context) = self.context(&mut request) else {
+            let request = request.map(|body| UploadBody::new(body, None));
             return ShedFuture::passed(self.inner.call(request), None);
         };
         let Shared { shedder, site, .. } = &*self.shared;
         match shedder.admit(site, &context) {
             Ok(passage) => {
-                let passed = Passed::new(passage, sign_of(&request));
+                let passed = Passed::new(passage, &request);
+                let upload = passed.upload.clone();
+                let request = request.map(|body| UploadBody::new(body, upload));
                 ShedFuture::passed(self.inner.call(request), Some(passed))
             }
             Err(shed) => ShedFuture::shed(shed, &request),
@@ -104,6 +110,8 @@ struct Passed {
     passage: Option<Passage>,
     /// None if the end says nothing about load.
     sign: Option<SignOf>,
+    /// None if there is no body to wait for, or no time to measure.
+    upload: Option<Arc<Upload>>,
 }
 
 pin_project! {
@@ -167,12 +175,28 @@ where
 }
 
 impl Passed {
-    fn new(mut passage: Passage, sign: Option<SignOf>) -> Self {
-        if !sign.is_some_and(|sign| matches!(sign(Ending::Answered), LoadSign::RoundTrip(_))) {
+    fn new<B: Body>(mut passage: Passage, request: &Request<B>) -> Self {
+        let sign = sign_of(request);
+        let is_timed =
+            sign.is_some_and(|sign| matches!(sign(Ending::Answered), LoadSign::RoundTrip(_)));
+        if !is_timed {
             passage.begun(None);
         }
-        let passage = Some(passage);
-        Self { passage, sign }
+        let has_body = !request.body().is_end_stream();
+        Self {
+            passage: Some(passage),
+            sign,
+            upload: (is_timed && has_body).then(Upload::begin),
+        }
+    }
+
+    /// The passage, which began when the service had all of the body that it waited for.
+    fn take(&mut self) -> Option<Passage> {
+        let mut passage = self.passage.take()?;
+        if let Some(upload) = &self.upload {
+            passage.begun(upload.arrived());
+        }
+        Some(passage)
     }
 
     fn answered<R, E>(mut self, answer: &Result<Response<R>, E>) -> Option<InFlight> {
@@ -180,14 +204,14 @@ impl Passed {
             Ok(answer) => LoadSign::ending(answer.status(), answer.headers()),
             Err(_) => Ending::Dropped,
         };
-        let passage = self.passage.take()?;
+        let passage = self.take()?;
         Some(passage.answered(self.sign.map(|sign| sign(ending))))
     }
 }
 
 impl Drop for Passed {
     fn drop(&mut self) {
-        if let Some(passage) = &mut self.passage {
+        if let Some(mut passage) = self.take() {
             passage.given_up();
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
 use http::{HeaderMap, Response};
@@ -12,7 +12,7 @@ use ratekeeper_http::answer::{BodyForm, Form, HeaderLines, Refusal};
 use ratekeeper_rules::{AdaptiveShed, FleetShed, ShedMode, ShedRules, WorkerShed};
 use ratekeeper_shed::{
     AdaptiveBounds, CLASSES_MAX, Class, ClassCount, Effect, FLEET_CELLS, FleetCell, FleetTerms,
-    FleetUsage, Gate, Share, Threshold, WorkerShedder, WorkerTerms,
+    FleetUsage, Gate, Round, Share, Threshold, WorkerShedder, WorkerTerms,
 };
 
 use super::counts::Tallies;
@@ -316,7 +316,7 @@ impl Shedder {
             site.workers.on_sample(now, terms, utilisation, effect);
         }
         let (class, classes) = (context.class, context.classes());
-        let judged = site.workers.judge(now, class, classes, context.tenant);
+        let judged = site.workers.judge(round(), class, classes, context.tenant);
         if judged.is_shed {
             self.shed(Shed::Workers, workers.mode, class)?;
         }
@@ -433,6 +433,15 @@ impl Shedder {
             in_flight: std::array::from_fn::<_, CLASSES_MAX, _>(|it| self.fleet.in_flight_of(it)),
         }
     }
+}
+
+/// The hour of the day, which is the same for all gateways and outlives a start. A clock before 1970 stands still.
+fn round() -> Round {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let micros = since.unwrap_or_default().as_micros();
+    Round::at(Timestamp::from_micros(
+        u64::try_from(micros).unwrap_or(u64::MAX),
+    ))
 }
 
 fn effect_of(mode: ShedMode) -> Effect {

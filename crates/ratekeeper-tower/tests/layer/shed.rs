@@ -1,14 +1,22 @@
 //! Load shedders inside a layer of limits.
 
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
+use bytes::Bytes;
 use http::{Request, StatusCode};
-use ratekeeper_tower::{Shed, ShedLayer};
+use http_body::{Body, Frame};
+use http_body_util::{BodyExt, Empty};
+use ratekeeper_rules::{Options, Source, load};
+use ratekeeper_tower::{Shed, ShedLayer, UploadBody};
 use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::support::{full, get, header, layer, of};
+use crate::support::{full, get, header, layer};
 
 const RULES: &str = "
 domain: d
@@ -28,7 +36,7 @@ shed:
 async fn a_plan_gives_a_class_and_shed_requests_keep_their_hits() {
     let latch = Arc::new(Semaphore::new(0));
     let held = Arc::clone(&latch);
-    let called = service_fn(move |request: Request<()>| {
+    let called = service_fn(move |request: Request<UploadBody<Empty<Bytes>>>| {
         let held = Arc::clone(&held);
         async move {
             if request.headers()["x-api-key"] == "slow" {
@@ -40,6 +48,7 @@ async fn a_plan_gives_a_class_and_shed_requests_keep_their_hits() {
     });
     let shedding = ShedLayer::default();
     let service = layer(RULES).layer(shedding.layer(called));
+    let of = |key: &str| get(key).body(Empty::new()).expect("a request");
     let slow = tokio::spawn(service.clone().oneshot(of("slow")));
     while shedding.counts().in_flight[1] == 0 {
         tokio::task::yield_now().await;
@@ -75,11 +84,13 @@ async fn in_shadow_mode_a_passed_deadline_refuses_nothing() {
         ("\"on\"", StatusCode::SERVICE_UNAVAILABLE),
     ] {
         let rules = RULES.replace("shed:\n", &format!("shed:\n  mode: {mode}\n"));
-        let called = service_fn(|_| async { Ok::<_, Infallible>(full("done")) });
+        let called = service_fn(|_: Request<UploadBody<Empty<Bytes>>>| async {
+            Ok::<_, Infallible>(full("done"))
+        });
         let shedding = ShedLayer::default();
         let service = layer(&rules).layer(shedding.layer(called));
         for (name, value) in LATE {
-            let late = get("bob").header(name, value).body(());
+            let late = get("bob").header(name, value).body(Empty::<Bytes>::new());
             let answer = service.clone().oneshot(late.expect("a request")).await;
             assert_eq!(answer.expect("an answer").status(), status, "{mode}");
         }
@@ -92,4 +103,66 @@ async fn in_shadow_mode_a_passed_deadline_refuses_nothing() {
         };
         assert_eq!(counted, expected, "{mode}");
     }
+}
+
+/// A body of which nothing comes.
+struct Silent;
+
+impl Body for Silent {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Pending
+    }
+}
+
+/// The adaptive limit, 20 at first, after clients have broken off their uploads to a service that does this with each.
+async fn limit_after<F>(
+    work: impl Fn(UploadBody<Silent>) -> F + Clone + Send + Sync + 'static,
+) -> u32
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let source = Source {
+        name: "rules.yaml".to_owned(),
+        text: "shed: { adaptive: {} }".to_owned(),
+    };
+    let rules = load(&[source], &Options::default()).expect("the rules are good");
+    let shedding = ShedLayer::new(rules.rules.shed().cloned().expect("they shed"));
+    let service = shedding.layer(service_fn(move |request: Request<_>| {
+        let working = work(request.into_body());
+        async {
+            working.await;
+            Ok::<_, Infallible>(full("done"))
+        }
+    }));
+    for _ in 0..6 {
+        let mut clients = JoinSet::new();
+        for _ in 0..12 {
+            let upload = Request::post("/upload").body(Silent).expect("a request");
+            clients.spawn(service.clone().oneshot(upload));
+        }
+        // Their patience, which is longer than a round trip may be while none is known.
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        clients.shutdown().await;
+    }
+    shedding.state().limit
+}
+
+#[tokio::test]
+async fn an_upload_that_its_client_breaks_off_is_no_sign_of_load() {
+    let reads = limit_after(|body| async {
+        let _ = body.collect().await;
+    });
+    assert_eq!(reads.await, 20);
+    // A service that does not read the body at all is to blame.
+    let is_stuck = limit_after(|body| async move {
+        std::future::pending::<()>().await;
+        drop(body);
+    });
+    assert!(is_stuck.await < 20);
 }

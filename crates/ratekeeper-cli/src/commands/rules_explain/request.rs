@@ -9,7 +9,7 @@ use http::{HeaderMap, Method, StatusCode, Uri};
 use ratekeeper_http::spelling::has_dot_segments;
 use ratekeeper_http::{Hop, Malformed, Original, Refused, UnclearDomain};
 use ratekeeper_limiter::{Explanation, Limiter};
-use ratekeeper_rules::{Entry, LevelStatus, ServiceLevel};
+use ratekeeper_rules::{Entry, LevelStatus, ServiceLevel, ShedRequest};
 use ratekeeper_store::memory::MemoryStore;
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -101,11 +101,13 @@ pub(super) fn explain(
         key: caller.key,
         value: &caller.name,
     };
-    let plan = domain.and_then(|name| {
-        let domain = rules.domain(name)?;
-        let plan = domain.subscription(&[tenant], limiter.clock().now()).plan();
-        domain.plans().get(plan.get()).map(|name| &**name)
-    });
+    let now = limiter.clock().now();
+    let asked = ShedRequest {
+        method: method.as_str(),
+        path,
+        plan: domain.and_then(|name| rules.domain(name)?.plan_of(tenant, now)),
+        is_from_trusted: original.is_from_trusted,
+    };
     let caller = match caller.is_secret {
         true => format!("{}={}", caller.key, snapshot.fingerprint(&caller.name)),
         false => format!("{}={}", caller.key, caller.name),
@@ -115,7 +117,7 @@ pub(super) fn explain(
         service_levels: statuses.into_iter().map(Candidate::new).collect(),
         shedding: rules
             .shed()
-            .map(|shed| Shedding::new(shed, (method.as_str(), path), &headers, plan)),
+            .map(|shed| Shedding::new(shed, asked, &headers)),
         ..told
     };
     if question.is_empty() {

@@ -4,7 +4,7 @@ use super::super::admin::query;
 use crate::cli::{AdminAccess, RulesExplain};
 use anyhow::Result;
 use http::HeaderMap;
-use ratekeeper_rules::{ShedRules, ShedderKind};
+use ratekeeper_rules::{ShedRequest, ShedRules, ShedderKind};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
@@ -50,14 +50,9 @@ struct Verdict {
 
 impl Shedding {
     /// The treatment by the rules alone.
-    pub(super) fn new(
-        rules: &ShedRules,
-        (method, path): (&str, &str),
-        headers: &HeaderMap,
-        plan: Option<&str>,
-    ) -> Self {
+    pub(super) fn new(rules: &ShedRules, request: ShedRequest<'_>, headers: &HeaderMap) -> Self {
         let header = |name: &str| headers.get(name).map(|value| value.as_bytes());
-        let (class, by) = rules.classify(method, path, header, plan);
+        let found = rules.class_of(request, header);
         let shedder = |kind: ShedderKind| {
             Some(Shedder {
                 id: kind.id().to_owned(),
@@ -66,11 +61,8 @@ impl Shedding {
             })
         };
         Self {
-            class: rules.name(usize::from(class)).to_owned(),
-            by: match by {
-                Some(number) => format!("item {} of `classify`", number + 1),
-                None => format!("its method, {method}"),
-            },
+            class: rules.name(usize::from(found.class)).to_owned(),
+            by: found.reason(request.method),
             shedders: ShedderKind::ALL.into_iter().filter_map(shedder).collect(),
         }
     }
@@ -95,10 +87,12 @@ impl Live {
             .iter()
             .map(|(name, value)| format!("{name}:{}", String::from_utf8_lossy(value.as_bytes())));
         let headers: Vec<String> = headers.collect();
+        let client = args.client.map(|client| client.to_string());
         let query = query(
             [
                 ("method", Some(method.as_str())),
                 ("path", Some(uri.path())),
+                ("client", client.as_deref()),
             ]
             .into_iter()
             .chain(headers.iter().map(|header| ("header", Some(&**header)))),

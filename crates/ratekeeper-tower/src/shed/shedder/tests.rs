@@ -1,4 +1,8 @@
+use std::time::Duration;
+
+use ratekeeper_core::Micros;
 use ratekeeper_rules::{Options, Source, load};
+use ratekeeper_shed::mix;
 
 use super::*;
 
@@ -132,12 +136,53 @@ fn bounds_are_followed_without_requests() {
 }
 
 #[test]
+fn gateways_shed_the_same_tenants_whenever_they_began() {
+    const TENANTS: u64 = 200;
+    let rules = rules("workers: {}");
+    let workers = rules.workers.expect("they are there");
+    let shed = |ago: Duration| {
+        let begun = Instant::now().checked_sub(ago).expect("a time");
+        let shedder = Shedder {
+            begun,
+            ..Shedder::default()
+        };
+        let site = Site::default();
+        let asks = |tenant| asks(&rules, 0, mix(tenant));
+        // Three seconds of a service that is fully used.
+        let mut now = Timestamp::from_micros(shedder.now().as_micros() - 2_900_000);
+        for _ in 0..30 {
+            for tenant in 0..TENANTS {
+                let ShedContext { class, tenant, .. } = asks(tenant);
+                let classes = ClassCount::new(4);
+                site.workers.judge(round(), class, classes, tenant);
+            }
+            let terms = WorkerTerms::default();
+            site.workers.on_sample(now, terms, 1.0, Effect::Enforced);
+            assert!(site.workers.is_due(now));
+            now = now.after(Micros::from_millis(100));
+        }
+        let is_shed = |tenant: &u64| {
+            let asked = shedder.ask_workers(&site, workers, &asks(*tenant));
+            asked.is_err()
+        };
+        (0..TENANTS).filter(is_shed).collect::<Vec<_>>()
+    };
+    let (minute, hour) = (Duration::from_secs(60), Duration::from_secs(3_600));
+    let (young, old) = (shed(minute), shed(minute + 5 * hour));
+    let fewer = young.len().min(old.len());
+    assert!((20..180).contains(&fewer), "{fewer} are shed");
+    // Only the tenants on the threshold's own rung, a sixteenth of them, may differ.
+    let same = young.iter().filter(|it| old.contains(it)).count();
+    assert!(same + 25 >= fewer, "{same} of {fewer} are the same");
+}
+
+#[test]
 fn clients_that_give_up_late_shrink_the_limit() {
     let (shedder, site) = (Arc::new(Shedder::default()), Arc::new(Site::default()));
     let rules = rules("adaptive: {}");
     let limit = || site.state(&shedder).limit;
     let before = limit();
-    let patience = std::time::Duration::from_secs(1);
+    let patience = Duration::from_secs(1);
     let begun = Instant::now()
         .checked_sub(patience)
         .expect("it is up for a second");

@@ -1,0 +1,132 @@
+//! The body of a request behind a `ShedLayer`, which may come slowly.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+
+/// The value of a wait that is not over.
+const WAITS: u64 = u64::MAX;
+
+/// The time for which a service waits for the body of a request.
+#[derive(Debug)]
+pub(super) struct Upload {
+    admitted: Instant,
+    /// The time after it at which the last wait was over: 0 without one.
+    waited_us: AtomicU64,
+}
+
+// Relaxed everywhere: it is one number.
+impl Upload {
+    /// The body of a request that is admitted now.
+    pub(super) fn begin() -> Arc<Self> {
+        Arc::new(Self {
+            admitted: Instant::now(),
+            waited_us: AtomicU64::new(0),
+        })
+    }
+
+    /// Records that the service waits for its client.
+    fn waits(&self) {
+        self.waited_us.store(WAITS, Ordering::Relaxed);
+    }
+
+    /// Records that a part was there, or that there is no more to wait for.
+    fn came(&self) {
+        if self.waited_us.load(Ordering::Relaxed) == WAITS {
+            let micros = self.admitted.elapsed().as_micros();
+            let micros = u64::try_from(micros).unwrap_or(WAITS - 1);
+            self.waited_us.store(micros, Ordering::Relaxed);
+        }
+    }
+
+    /// The time at which the service had all of the body that it waited for; None while it waits.
+    pub(super) fn arrived(&self) -> Option<Instant> {
+        match self.waited_us.load(Ordering::Relaxed) {
+            WAITS => None,
+            micros => {
+                let waited = Duration::from_micros(micros);
+                self.admitted.checked_add(waited)
+            }
+        }
+    }
+}
+
+pin_project! {
+    /// The body of a request that a [`ShedService`](crate::ShedService) passes on: the service's wait for it is no part of the
+    /// round trip.
+    #[derive(Debug)]
+    pub struct UploadBody<B> {
+        #[pin]
+        body: B,
+        // None if no time is measured.
+        upload: Option<Arc<Upload>>,
+    }
+}
+
+impl<B> UploadBody<B> {
+    pub(super) const fn new(body: B, upload: Option<Arc<Upload>>) -> Self {
+        Self { body, upload }
+    }
+
+    /// The body itself.
+    pub fn into_inner(self) -> B {
+        self.body
+    }
+}
+
+impl<B: Body> Body for UploadBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        let this = self.project();
+        let frame = this.body.poll_frame(cx);
+        if let Some(upload) = this.upload {
+            match &frame {
+                Poll::Ready(_) => upload.came(),
+                Poll::Pending => upload.waits(),
+            }
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_wait_ends_when_something_comes() {
+        let upload = Upload::begin();
+        assert_eq!(upload.arrived(), Some(upload.admitted));
+        upload.came();
+        assert_eq!(upload.arrived(), Some(upload.admitted), "it was there");
+        upload.waits();
+        assert_eq!(upload.arrived(), None);
+        let before = Instant::now();
+        while before.elapsed().as_micros() == 0 {
+            std::hint::spin_loop();
+        }
+        upload.came();
+        let arrived = upload.arrived().expect("it came");
+        assert!(arrived > upload.admitted && arrived <= Instant::now());
+        upload.came();
+        assert_eq!(upload.arrived(), Some(arrived), "there was no other wait");
+    }
+}
