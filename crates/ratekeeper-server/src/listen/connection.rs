@@ -368,17 +368,17 @@ impl WatchOver {
                 Ring::Leave => {
                     is_drained = true;
                     timers.as_mut().leave(None);
-                    timers.as_mut().rest_after(LINGER);
+                    timers.as_mut().linger_after(LINGER);
                     connection.as_mut().leave();
                     requests = self.line.requests();
                 }
-                Ring::Rest => {
+                Ring::Linger => {
                     let before = std::mem::replace(&mut requests, self.line.requests());
                     if requests == before && requests.are_done() && !self.activity.is_blocked() {
                         debug!("connection closed: nothing is asked on it, and it does not go");
                         return End::Done;
                     }
-                    timers.as_mut().rest_after(LINGER);
+                    timers.as_mut().linger_after(LINGER);
                 }
                 Ring::Old => {
                     let grace = self.line.bounds.connection_age_grace;
