@@ -457,6 +457,8 @@ impl WatchOver {
             debug!("a connection is closed: {why}");
             return Some(match self.activity.is_blocked() {
                 true => End::Stalled,
+                // Its peer is told: over TLS one that is only cut looks like an attack.
+                false if self.line.requests().are_done() => End::Done,
                 false => End::Cut,
             });
         }
