@@ -111,6 +111,7 @@ pub use options::{DEFAULT_STORE, Options, Profile};
 #[cfg(feature = "yaml")]
 pub use read::{ReadError, ReadOptions, Unreadable, read, read_tests};
 pub use region::{NodeRegion, OnSilence, RegionMode, RegionShare};
+pub use rlconfig::RulePart;
 pub use rule::{Consistency, Enforce, FailureMode, LeakyOverRls, Rule, RuleLimit, Unit};
 pub use ruleset::{ListedTenant, RuleSet, WithTenants};
 #[cfg(feature = "yaml")]

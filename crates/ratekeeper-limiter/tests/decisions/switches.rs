@@ -117,6 +117,52 @@ fn switches_outlive_reloads_and_rules_that_are_gone_for_a_while() {
 }
 
 const LEVELS: &str = "
+/// It has the format of envoyproxy/ratelimit, whose users look there for what holds.
+#[test]
+fn rlconfig_shows_rules_as_they_are_switched_and_the_limits_of_plans() {
+    let limiter = limiter(
+        "
+domain: d
+tenant: api_key
+plans: [free, pro]
+descriptors:
+  - key: api_key
+    rate_limit: { unit: hour, requests_per_unit: 1 }
+    plans: { pro: { unit: hour, requests_per_unit: 5 } }
+  - { key: off, enabled: false, rate_limit: { unit: hour, requests_per_unit: 1 } }
+  - { key: shown, shadow_mode: true, rate_limit: { unit: hour, requests_per_unit: 1 } }
+",
+    );
+    let lines = || {
+        let text = limiter.snapshot().rlconfig();
+        let lines = text.lines().map(|line| {
+            let (path, rest) = line
+                .split_once(": unit=HOUR requests_per_unit=")
+                .expect("a limit");
+            let rest = rest.replace(", quota_mode: false", "");
+            format!("{path} {}", rest.replace(", algorithm: sliding_window", ""))
+        });
+        lines.collect::<Vec<_>>()
+    };
+    let written = [
+        "d.api_key 1, shadow_mode: false",
+        "d.api_key 5, shadow_mode: false, plan: pro",
+        "d.off 1, shadow_mode: false, enabled: false",
+        "d.shown 1, shadow_mode: true",
+    ];
+    assert_eq!(lines(), written);
+    switch(&limiter, "d.api_key", Some(RuleSwitch::Shadow));
+    switch(&limiter, "d.api_key@pro", Some(RuleSwitch::Disabled));
+    switch(&limiter, "d.off", Some(RuleSwitch::Enabled));
+    let switched = [
+        "d.api_key 1, shadow_mode: true",
+        "d.api_key 5, shadow_mode: false, enabled: false, plan: pro",
+        "d.off 1, shadow_mode: false",
+        "d.shown 1, shadow_mode: true",
+    ];
+    assert_eq!(lines(), switched);
+}
+
 domain: d
 tenant: api_key
 descriptors:
