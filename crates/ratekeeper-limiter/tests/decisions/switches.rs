@@ -4,6 +4,7 @@ use ratekeeper_limiter::{RuleMode, RuleSwitch, SwitchError, Switches};
 
 use crate::support::{Pairs, limiter, rules};
 use ratekeeper_limiter::{Check, Decision, Limiter};
+use ratekeeper_rules::LevelStatus;
 use ratekeeper_store::memory::MemoryStore;
 
 const RULES: &str = "
@@ -116,7 +117,6 @@ fn switches_outlive_reloads_and_rules_that_are_gone_for_a_while() {
     switch(&limiter, "d.on", None);
 }
 
-const LEVELS: &str = "
 /// It has the format of envoyproxy/ratelimit, whose users look there for what holds.
 #[test]
 fn rlconfig_shows_rules_as_they_are_switched_and_the_limits_of_plans() {
@@ -163,6 +163,7 @@ descriptors:
     assert_eq!(lines(), switched);
 }
 
+const LEVELS: &str = "
 domain: d
 tenant: api_key
 descriptors:
@@ -212,4 +213,34 @@ fn a_service_level_holds_while_one_of_its_rules_takes_part() {
     limiter.replace_rules(rules(LEVELS));
     let expected = told("product", [Enforced, Disabled, Enforced]);
     assert_eq!(level(&limiter), expected);
+}
+
+/// Two levels of one pattern are accepted as long as one of them is off: that a switch enables it is meant to count.
+#[test]
+fn a_service_level_that_a_switch_enables_comes_before_one_of_the_same_pattern() {
+    let files = "
+slas_base: /
+slas:
+  - { id: before, enabled: false, pathPattern: '/product/*', tiers: [ { period: 1h, threshold: 1 } ] }
+  - { id: usual, pathPattern: '/product/{id}', tiers: [ { period: 1h, threshold: 100 } ] }
+  - { id: after, enabled: false, pathPattern: '/product/{id}', tiers: [ { period: 1h, threshold: 2 } ] }
+";
+    let limiter = limiter(files);
+    let holds = || {
+        let snapshot = limiter.snapshot();
+        let rules = snapshot.rules();
+        let found = rules.service_level("GET", "/product/7");
+        let id = found.expect("one matches").level.id.to_string();
+        let mut told = rules.service_level_statuses("GET", "/product/7");
+        told.retain(|(_, status)| *status == LevelStatus::Holds);
+        assert_eq!(*told[0].0.id, *id);
+        id
+    };
+    assert_eq!(holds(), "usual");
+    for tight in ["before", "after"] {
+        switch(&limiter, tight, Some(RuleSwitch::Enabled));
+        assert_eq!(holds(), tight);
+        switch(&limiter, tight, None);
+        assert_eq!(holds(), "usual");
+    }
 }
