@@ -93,7 +93,7 @@ mod yaml;
 
 pub use adjust::{AdjustMode, AdjustPolicy, ObservedCalls, RaisedSteps};
 pub use calendar::{Calendar, CalendarUnit};
-pub use changes::{Change, ChangeKind};
+pub use changes::{Change, ChangeKind, OwnCounters};
 pub use cost::Cost;
 pub use diagnostic::{Diagnostic, Diagnostics, Excerpt, Position, Severity};
 #[cfg(feature = "yaml")]
