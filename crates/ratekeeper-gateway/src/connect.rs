@@ -18,6 +18,8 @@ use tracing::debug;
 
 use self::answer_first::AnswerFirst;
 use self::pool::FirstToOpen;
+#[cfg(test)]
+pub(crate) use self::pool::KEPT_FOR;
 pub(crate) use self::pool::{Connection, Lease, Pool};
 pub(crate) use self::shared::Shared;
 use crate::body::RequestBody;
@@ -121,7 +123,12 @@ async fn connect_alone(
     let opened = opened.await.unwrap_or(Err(ConnectError::TooSlow));
     let address = &upstream.addresses[index];
     match &opened {
-        Ok(_) => address.record_success(),
+        Ok(connection) => {
+            address.record_success();
+            if let Connection::Http2(shared) = connection {
+                pool.share((upstream.id, index), shared.clone());
+            }
+        }
         Err(error) => {
             address.record_failure();
             upstream.counts.record_connect_failure();
@@ -131,7 +138,7 @@ async fn connect_alone(
     opened
 }
 
-/// Opens a connection that no other request waits for.
+/// Opens a connection that no other request waits for, or shares: it ends with its use, unless it is given to the pool.
 pub(crate) async fn open(
     upstream: &Upstream,
     index: usize,
@@ -252,7 +259,6 @@ impl Opening<'_> {
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let shared = Shared::open(io, Open::new(self.counts)).await?;
-        self.pool.share(self.key, shared.clone());
         Ok(Connection::Http2(shared))
     }
 }

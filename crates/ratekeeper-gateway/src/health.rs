@@ -153,11 +153,20 @@ impl Streak {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
     use std::time::Duration;
 
+    use http::Response;
     use http::uri::PathAndQuery;
+    use hyper::server;
+    use hyper::service::service_fn;
+    use hyper_util::rt::{TokioExecutor, TokioIo};
+    use tokio::net::TcpListener;
 
     use super::*;
+    use crate::connect::KEPT_FOR;
+    use crate::metrics::UpstreamCounts;
+    use crate::upstream::{Address, Speech};
 
     #[tokio::test]
     async fn a_check_that_ends_is_noticed() {
@@ -173,15 +182,42 @@ mod tests {
         assert!(why.contains("a bug"), "{why}");
     }
 
-    #[test]
-    fn it_takes_several_answers_in_a_row_to_change() {
-        let check = HealthCheck {
+    fn each_second() -> HealthCheck {
+        HealthCheck {
             path: PathAndQuery::from_static("/"),
             interval: Duration::from_secs(1),
             timeout: Duration::from_secs(1),
             unhealthy_threshold: 3,
             healthy_threshold: 2,
-        };
+        }
+    }
+
+    /// Serves one connection over HTTP/2, and returns once its client has ended it.
+    async fn serve_one(listener: TcpListener) {
+        let (stream, _) = listener.accept().await.expect("one comes");
+        let service = service_fn(|_| async { Ok::<_, Infallible>(Response::new(String::new())) });
+        let builder = server::conn::http2::Builder::new(TokioExecutor::new());
+        let served = builder.serve_connection(TokioIo::new(stream), service);
+        served.await.expect("it ends as it should");
+    }
+
+    #[tokio::test]
+    async fn the_connection_of_a_check_ends_with_it() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+        let at = listener.local_addr().expect("an address").to_string();
+        let address = Address::new(at.parse().expect("an authority"));
+        let counts = Arc::new(UpstreamCounts::default());
+        let upstream = Upstream::new("u", vec![address], Speech::Http2, counts);
+        let serving = tokio::spawn(serve_one(listener));
+        ask(&upstream, 0, &each_second()).await.expect("it answers");
+        // Earlier than what requests share is closed that none uses.
+        let ended = timeout(KEPT_FOR / 2, serving).await;
+        ended.expect("at once").expect("it does not panic");
+    }
+
+    #[test]
+    fn it_takes_several_answers_in_a_row_to_change() {
+        let check = each_second();
         let (good, bad) = (true, false);
         let changes = |from, answers: &[bool]| {
             let mut streak = Streak::new(from);

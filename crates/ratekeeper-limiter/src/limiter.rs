@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 use ratekeeper_core::Timestamp;
-use ratekeeper_rules::{Profile, RuleSet, ShedderKind, TenantIndex};
-use ratekeeper_store::{HashKey, Step, Store};
+use ratekeeper_rules::{OwnCounters, Profile, RuleSet, ShedderKind, TenantIndex};
+use ratekeeper_store::{HashKey, Step, Store, StoreSlot};
 
 use crate::compiled::StoreSlots;
 use crate::decision::Answered;
@@ -184,6 +184,15 @@ impl<S: Store> Limiter<S> {
 
     pub(crate) const fn posting(&self) -> &Posting {
         &self.posting
+    }
+
+    /// The place of the counters that this node keeps for itself, for [`RuleSet::changes_with`].
+    #[must_use]
+    pub fn own_counters(&self) -> OwnCounters {
+        match self.store.own_slot() {
+            Some(own) if own != StoreSlot::default() => OwnCounters::Apart,
+            _ => OwnCounters::AmongOthers,
+        }
     }
 
     /// Puts `rules` in force, all at once: a check sees the old ones or the new ones. Counters

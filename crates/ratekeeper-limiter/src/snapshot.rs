@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ratekeeper_core::region::counted::Counted;
 use ratekeeper_core::{Limit, Whole};
 use ratekeeper_rules::{
-    CUSTOM, Domain, Rule, RuleIndex, RuleSet, ShedMode, ShedRules, ShedderKind,
+    CUSTOM, Domain, Rule, RuleIndex, RulePart, RuleSet, ShedMode, ShedRules, ShedderKind,
 };
 use ratekeeper_store::{RuleSlot, Store, StoreSlot};
 
@@ -235,6 +235,22 @@ impl Snapshot {
             switch: self.switches.get(&rule.id),
             plan: self.rules.plan_of(rule),
             stats: &made.stats,
+        })
+    }
+
+    /// The rules as [`RuleSet::rlconfig_of`] writes them, in the modes that they are in.
+    #[must_use]
+    pub fn rlconfig(&self) -> String {
+        self.rules.rlconfig_of(|index| {
+            let mode = self.compiled(index).mode;
+            RulePart {
+                enabled: mode != RuleMode::Disabled,
+                shadow: match mode {
+                    RuleMode::Enforced => false,
+                    RuleMode::Shadow => true,
+                    RuleMode::Disabled => self.rules.rule(index).shadow,
+                },
+            }
         })
     }
 

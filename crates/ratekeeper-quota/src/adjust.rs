@@ -7,9 +7,9 @@ mod busy;
 mod demand;
 mod shadow;
 
-use ratekeeper_core::Timestamp;
+use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_rules::{
-    AdjustMode, AdjustPolicy, Dated, Domain, RaisedSteps, Rule, RuleSet, TenantHash,
+    AdjustMode, AdjustPolicy, BadQuotas, Dated, Domain, RaisedSteps, Rule, RuleSet, TenantHash,
     TenantOverride, TenantQuotas, Term,
 };
 use sqlx::Row;
@@ -26,6 +26,10 @@ const ACTION: &str = "adjust";
 
 /// The tenants that one query asks for.
 const PAGE: usize = 500;
+
+/// The least time for which an override stays that another build writes in other words: nodes of both would rewrite it against
+/// each other.
+const REWORDED_EVERY: Micros = Micros::from_secs(3_600);
 
 /// The tenants to look at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,6 +56,26 @@ pub struct AdjustStep {
     pub to: u16,
     /// The limit after, in hits a window.
     pub limit: u64,
+    /// The reason why it cannot be taken: the rules do not allow the tenant what it would have.
+    pub refused: Option<BadQuotas>,
+}
+
+/// The result of a try to take a step.
+#[derive(Debug)]
+enum Outcome {
+    Taken,
+    /// There was none to take, or somebody has changed the tenant meanwhile.
+    Nothing,
+    Refused(BadQuotas),
+}
+
+impl Outcome {
+    const fn of(is_taken: bool) -> Self {
+        match is_taken {
+            true => Self::Taken,
+            false => Self::Nothing,
+        }
+    }
 }
 
 /// A plan that a policy raises, with what tells how much of it is used.
@@ -72,7 +96,7 @@ struct Raised<'a> {
 
 impl QuotaStore {
     /// Looks at the calls of the tenants of `domain`, and takes the steps that its policy asks for; in shadow mode it
-    /// only notes them. Takes no step that another node has taken.
+    /// only notes them. Takes no step that another node has taken. Returns those that were refused as well.
     ///
     /// # Errors
     /// The database cannot be used. Steps that were taken by then stay.
@@ -190,13 +214,17 @@ impl QuotaStore {
             from: steps.steps,
             to,
             limit: policy.raised(raised.rule.limited().map_or(0, |limit| limit.quota()), to),
+            refused: None,
         };
         let wanted = (to > 0)
             .then(|| policy.override_of(raised.rule, to))
             .flatten();
-        let taken = match policy.mode {
+        let outcome = match policy.mode {
             // The rules may have changed the limit of the plan meanwhile.
-            AdjustMode::On if next.is_some() || own != wanted => {
+            AdjustMode::On
+                if next.is_some()
+                    || raised.is_outdated((own.as_ref(), record.updated_at), wanted.as_ref()) =>
+            {
                 let since = next.map_or(steps.since, |_| raised.now);
                 let term = Term {
                     from: since,
@@ -205,10 +233,19 @@ impl QuotaStore {
                 let wanted = wanted.map(|own| own.during(term));
                 self.take(raised, &record, wanted).await?
             }
-            AdjustMode::Shadow if next.is_some() => self.record_shadow(raised, &step).await?,
-            _ => false,
+            AdjustMode::Shadow if next.is_some() => {
+                Outcome::of(self.record_shadow(raised, &step).await?)
+            }
+            _ => Outcome::Nothing,
         };
-        Ok(taken.then_some(step))
+        Ok(match outcome {
+            Outcome::Nothing => None,
+            Outcome::Taken => Some(step),
+            Outcome::Refused(why) => Some(AdjustStep {
+                refused: Some(why),
+                ..step
+            }),
+        })
     }
 
     /// The calls of a tenant by minute, as far back as they matter.
@@ -244,18 +281,18 @@ impl QuotaStore {
         .await
     }
 
-    /// Gives a tenant another override of the policy, or none; false if somebody has changed the tenant meanwhile.
+    /// Gives a tenant another override of the policy, or none.
     async fn take(
         &self,
         raised: &Raised<'_>,
         record: &TenantRecord,
         wanted: Option<TenantOverride>,
-    ) -> Result<bool, QuotaError> {
+    ) -> Result<Outcome, QuotaError> {
         let mut quotas = record.quotas.clone();
         quotas.overrides.retain(|own| !is_raised(own));
         quotas.overrides.extend(wanted);
-        if quotas.check(&record.id.domain, raised.rules).is_err() {
-            return Ok(false);
+        if let Err(why) = quotas.check(&record.id.domain, raised.rules) {
+            return Ok(Outcome::Refused(why));
         }
         let put = TenantPut::now(record.id.clone(), quotas);
         let expected = Precondition::Version(record.version);
@@ -270,8 +307,8 @@ impl QuotaStore {
             Ok(written.is_changed)
         });
         match written.await {
-            Err(QuotaError::Changed { .. }) => Ok(false),
-            written => written,
+            Err(QuotaError::Changed { .. }) => Ok(Outcome::Nothing),
+            written => written.map(Outcome::of),
         }
     }
 }
@@ -279,6 +316,13 @@ impl QuotaStore {
 /// Returns true for an override that the policy has made.
 fn is_raised(own: &TenantOverride) -> bool {
     own.descriptor.is_empty() && own.steps.is_some()
+}
+
+/// Returns true if both let as many hits pass, of as many steps, whatever else they say.
+fn is_same_limit(one: &TenantOverride, other: &TenantOverride) -> bool {
+    let numbers = |own: &TenantOverride| (own.requests_per_unit, own.burst, own.steps);
+    let windows = |own: &TenantOverride| (own.unit.clone(), own.window.clone());
+    numbers(one) == numbers(other) && windows(one) == windows(other)
 }
 
 fn editor() -> Editor {
@@ -299,6 +343,17 @@ impl Raised<'_> {
         let in_force = in_force.filter(|plan| plan.term().contains(self.now));
         let plan = in_force.max_by_key(|plan| plan.term().from)?;
         (*plan.plan == *self.plan).then(|| plan.term())
+    }
+
+    /// Returns true if the override of a tenant, with the time of the tenant's last change, is to become the one that is `wanted`.
+    fn is_outdated(
+        &self,
+        (own, changed): (Option<&TenantOverride>, Timestamp),
+        wanted: Option<&TenantOverride>,
+    ) -> bool {
+        let both = own.zip(wanted);
+        let is_reworded = both.is_some_and(|(own, wanted)| is_same_limit(own, wanted));
+        own != wanted && (!is_reworded || changed.after(REWORDED_EVERY) <= self.now)
     }
 
     /// Returns true if somebody has set a limit for the tenant as a whole.

@@ -46,6 +46,7 @@ mod metering;
 mod period;
 #[cfg(test)]
 mod plans;
+mod reach;
 mod record;
 mod rows;
 mod saved;

@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ratekeeper_rules::{TenantHash, TenantKey};
@@ -15,6 +14,7 @@ use tracing::warn;
 
 use crate::database::{OPERATION_MAX, is_up_to_date, migrate, reading};
 use crate::file::{FileId, make_private};
+use crate::reach::Reach;
 use crate::rows::{self, Cell, Kept, ROWS_MAX, tenant_columns};
 use crate::{DatabaseAddress, QuotaError, TenantRecord};
 
@@ -38,8 +38,8 @@ pub struct QuotaStore {
     prepared: Arc<OnceCell<FileId>>,
     /// Held by the one who opens the database.
     opening: Arc<Mutex<()>>,
-    /// True if nobody listened at its address the last time that was looked at.
-    is_refused: Arc<AtomicBool>,
+    /// The answers to the question if somebody listens at its address.
+    reach: Arc<Reach>,
 }
 
 impl QuotaStore {
@@ -64,7 +64,7 @@ impl QuotaStore {
             key,
             prepared,
             opening: Arc::default(),
-            is_refused: Arc::default(),
+            reach: Arc::default(),
         })
     }
 
@@ -113,13 +113,10 @@ impl QuotaStore {
     /// Finds out whether somebody listens where a connection has to be made, and where nobody did the last time: a pool would
     /// wait for a server that is not there.
     async fn check_reachable(&self) -> Result<(), QuotaError> {
-        // Relaxed: it publishes nothing else.
-        if self.pool.size() > 0 && !self.is_refused.load(Ordering::Relaxed) {
+        if self.pool.size() > 0 && !self.reach.is_refused() {
             return Ok(());
         }
-        let reached = self.address.check_reachable().await;
-        self.is_refused.store(reached.is_err(), Ordering::Relaxed);
-        reached
+        self.reach.check(self.address.check_reachable()).await
     }
 
     /// Opens the database, unless somebody else has done so meanwhile.

@@ -59,6 +59,15 @@ pub enum ChangeKind {
     },
 }
 
+/// The place of the counters that each node keeps for itself (`consistency: local`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OwnCounters {
+    /// Apart from all others, which are in a store that nodes share.
+    Apart,
+    /// Among those of rules that name no store, which are all on this node.
+    AmongOthers,
+}
+
 impl Change {
     /// A new rule, with its limit in words.
     #[must_use]
@@ -98,6 +107,12 @@ impl RuleSet {
     /// rules are left out, and so are the limits that single tenants have.
     #[must_use]
     pub fn changes_since(&self, old: &Self) -> Vec<Change> {
+        self.changes_with(old, OwnCounters::Apart)
+    }
+
+    /// As [`Self::changes_since`], where counters that each node keeps for itself are in that place.
+    #[must_use]
+    pub fn changes_with(&self, old: &Self, own: OwnCounters) -> Vec<Change> {
         let by_id = |rules| -> HashMap<_, _> {
             shared(rules)
                 .map(|(index, rule)| (&rule.id, (index, rule)))
@@ -129,6 +144,7 @@ impl RuleSet {
                         around_before.get(earlier_index).unwrap_or(&nothing),
                     ),
                     (rule, around.get(&index).unwrap_or(&nothing)),
+                    own,
                 ),
             };
             changes.extend(kind.map(|kind| change(rule, kind)));
@@ -155,7 +171,9 @@ fn change(rule: &Rule, kind: ChangeKind) -> Change {
 fn difference(
     (before, around_before): (&Rule, &Surroundings<'_>),
     (after, around): (&Rule, &Surroundings<'_>),
+    own: OwnCounters,
 ) -> Option<ChangeKind> {
+    let counted = |rule, around| counted(rule, around, own);
     let (from, to) = (counted(before, around_before), counted(after, around));
     if from != to || before.path != after.path || before.domain != after.domain {
         let with_limit = |rule, counted| format!("{} ({counted})", described(rule));

@@ -128,6 +128,8 @@ impl PathFolding {
 
     /// Folds the value of a rule, in which an asterisk stands for any text.
     fn pattern(self, form: PathForm, value: &str) -> String {
+        #[cfg(test)]
+        FOLDED.set(FOLDED.get() + 1);
         let path_at = match form {
             PathForm::Path | PathForm::Segment => Some(0),
             // Methods are in capitals, and stay so. A pattern without a space has its method, or a
@@ -146,6 +148,12 @@ impl PathFolding {
     }
 }
 
+#[cfg(test)]
+thread_local! {
+    /// The values of rules and overrides that this thread has folded.
+    pub(crate) static FOLDED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
 /// The keys of entries that are made from paths, and the differences between their values that do not count.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FoldedKeys<'a> {
@@ -153,7 +161,7 @@ pub(crate) struct FoldedKeys<'a> {
     pub(crate) keys: &'a PathKeys,
 }
 
-impl FoldedKeys<'_> {
+impl<'a> FoldedKeys<'a> {
     /// The other values that the value of an override stands for, where `is_key` tells the keys of its entry.
     pub(crate) fn values(self, is_key: impl Fn(&str) -> bool, value: &str) -> BTreeSet<String> {
         let keys = self.keys.iter().filter(|(key, _)| is_key(key));
@@ -162,6 +170,16 @@ impl FoldedKeys<'_> {
             .collect();
         values.remove(value);
         values
+    }
+
+    /// The folded forms of a value of the entry `key`, as rules write it.
+    pub(crate) fn folded<'v>(
+        self,
+        key: &str,
+        value: &'v str,
+    ) -> impl Iterator<Item = String> + use<'a, 'v> {
+        let forms = self.keys.get(key).into_iter().flatten();
+        forms.map(move |form| self.folding.pattern(*form, value))
     }
 
     /// Returns true if two values of the entry `key` are one, as rules write them.

@@ -93,7 +93,7 @@ mod yaml;
 
 pub use adjust::{AdjustMode, AdjustPolicy, ObservedCalls, RaisedSteps};
 pub use calendar::{Calendar, CalendarUnit};
-pub use changes::{Change, ChangeKind};
+pub use changes::{Change, ChangeKind, OwnCounters};
 pub use cost::Cost;
 pub use diagnostic::{Diagnostic, Diagnostics, Excerpt, Position, Severity};
 #[cfg(feature = "yaml")]
@@ -111,6 +111,7 @@ pub use options::{DEFAULT_STORE, Options, Profile};
 #[cfg(feature = "yaml")]
 pub use read::{ReadError, ReadOptions, Unreadable, read, read_tests};
 pub use region::{NodeRegion, OnSilence, RegionMode, RegionShare};
+pub use rlconfig::RulePart;
 pub use rule::{Consistency, Enforce, FailureMode, LeakyOverRls, Rule, RuleLimit, Unit};
 pub use ruleset::{ListedTenant, RuleSet, WithTenants};
 #[cfg(feature = "yaml")]

@@ -18,6 +18,7 @@ use levels::TenantsOf;
 
 use crate::id::{self, Draft};
 use crate::mark::{At, Mark};
+use crate::matching::fold_below;
 use crate::nearest::nearest;
 use crate::parse::descriptors::{Compiler, DomainContext, Level, Path};
 use crate::parse::root::{Defaults, Root, Settings, parse_root};
@@ -225,7 +226,9 @@ fn descriptors(
         rules,
         drafts,
     };
-    let nodes = compiler.nodes(&root.descriptors, &Path::default(), &mut domain.level);
+    let mut nodes = compiler.nodes(&root.descriptors, &Path::default(), &mut domain.level);
+    // Before tenants are read: their overrides are looked up here.
+    fold_below(&mut nodes, options.path_folding, &options.path_keys);
     domain.nodes.extend(nodes);
 }
 

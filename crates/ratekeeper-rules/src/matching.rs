@@ -18,7 +18,7 @@ use std::ops::Deref;
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use smallvec::SmallVec;
 
-use crate::folding::{PathFolding, PathKeys};
+use crate::folding::{FoldedKeys, PathFolding, PathKeys};
 use crate::named::named;
 
 pub(crate) use composite::Composite;
@@ -202,10 +202,9 @@ impl Children {
         }
     }
 
-    /// Lets folded values find the nodes here and below. The patterns as they are written go first.
+    /// Lets folded values find the nodes here. The patterns as they are written go first.
     pub(crate) fn fold(&mut self, folding: PathFolding, keys: &PathKeys) {
-        for (index, node) in (0_u32..).zip(&mut self.nodes) {
-            node.children.fold(folding, keys);
+        for (index, node) in (0_u32..).zip(&self.nodes) {
             let own_keys = own_keys(node, self.evaluation, keys);
             for alias in folding.aliases(&node.pattern, &own_keys) {
                 if node.pattern.contains('*') {
@@ -218,6 +217,45 @@ impl Children {
             }
         }
         self.wildcards.sort_by_key(|(node, _)| *node);
+    }
+
+    /// The node of an entry as rules and overrides write it: the one that is written so, else one that means the same path. Does not compare all nodes: there may be as many overrides as nodes, and more.
+    pub(crate) fn written(
+        &self,
+        (key, value): (&str, Option<&str>),
+        paths: Option<FoldedKeys<'_>>,
+    ) -> Option<&Node> {
+        let written = match value {
+            Some(value) => self.of_key(key, &format!("{key}_{value}")),
+            None => self.of_key(key, key),
+        };
+        if written.is_some() {
+            return written;
+        }
+        let (paths, value) = paths.zip(value)?;
+        if value.contains('*') {
+            // Only patterns mean the same as a pattern, and each request is compared with all of those.
+            let mut nodes = self.wildcards.iter().map(|(index, _)| &self.nodes[*index]);
+            let is_same = |node: &Node| {
+                node.value()
+                    .is_some_and(|own| paths.is_same(key, own, value))
+            };
+            return nodes.find(|node| *node.key == *key && is_same(node));
+        }
+        paths.folded(key, value).find_map(|folded| {
+            let pattern = format!("{key}_{folded}");
+            let alias = || {
+                let index = *self.folded.get(pattern.as_bytes())?;
+                let node = self.nodes.get(index as usize)?;
+                (*node.key == *key).then_some(node)
+            };
+            self.of_key(key, &pattern).or_else(alias)
+        })
+    }
+
+    /// The node with exactly that pattern, if its key is `key`.
+    fn of_key(&self, key: &str, pattern: &str) -> Option<&Node> {
+        self.named(pattern).filter(|node| *node.key == *key)
     }
 
     /// Finds the node of an entry: exact match, then the first pattern in file order, then the key
@@ -307,6 +345,14 @@ impl Children {
         let is_it = |&at: &u32| self.nodes[at as usize].pattern().as_bytes() == pattern;
         let index = *self.table.find(self.hasher.hash_one(pattern), is_it)?;
         self.nodes.get(index as usize)
+    }
+}
+
+/// Lets folded values find the nodes below these.
+pub(crate) fn fold_below(nodes: &mut [Node], folding: PathFolding, keys: &PathKeys) {
+    for node in nodes {
+        node.children.fold(folding, keys);
+        fold_below(&mut node.children.nodes, folding, keys);
     }
 }
 

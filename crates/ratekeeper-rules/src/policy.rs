@@ -63,7 +63,7 @@ impl Policy {
             consistency: self.consistency,
             lease: self.lease_time.unwrap_or(LEASE),
             is_global: false,
-            regions: self.regions,
+            regions: self.regions.filter(|mode| *mode != RegionMode::Unshared),
             post_interval: self.post_interval,
             on_silence: self.on_silence,
             share: None,

@@ -36,9 +36,12 @@ pub enum RegionMode {
     Bounded,
     /// Each region admits while its own hits, and what the others have last said, sum to less than the limit.
     Counted,
+    /// Each region enforces the whole limit, also where the domain or the default plan's limit says something else.
+    #[cfg_attr(feature = "yaml", serde(rename = "none"))]
+    Unshared,
 }
 
-named!(RegionMode: Regional "regional", Bounded "bounded", Counted "counted");
+named!(RegionMode: Regional "regional", Bounded "bounded", Counted "counted", Unshared "none");
 
 /// The assumption about a region that is silent, of a limit that regions count together.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -201,6 +204,7 @@ pub(crate) fn share(
         RegionMode::Regional => {}
         RegionMode::Bounded => check_lent(limit)?,
         RegionMode::Counted => check_counted(limit, keys.counted)?,
+        RegionMode::Unshared => return Ok(None),
     }
     let regions = match region {
         NodeRegion::In(regions) => regions,
@@ -224,7 +228,7 @@ pub(crate) fn share(
             // The check of a share by weight, and then the part that moves.
             limit.shared(regions).map(|_| limit.holding(owns, whole))
         }
-        RegionMode::Counted => Ok(*limit),
+        RegionMode::Counted | RegionMode::Unshared => Ok(*limit),
     };
     match shared {
         Ok(limit) => Ok(Some(RegionShare {
@@ -236,9 +240,9 @@ pub(crate) fn share(
         Err(why) => {
             let help = match why {
                 Unshareable::TooSmall { .. } => {
-                    "raise the limit, or leave `regions` out and keep the counter in one region's store"
+                    "raise the limit, or write `regions: none` and keep the counter in one region's store"
                 }
-                Unshareable::Limit(_) => "raise the limit, or leave `regions` out",
+                Unshareable::Limit(_) => "raise the limit, or write `regions: none`",
             };
             let message = format!("`regions: {}` is not possible here: {why}", mode.name());
             Err((message, help))
@@ -253,7 +257,7 @@ fn check_each(limit: &Limit, regions: &Regions) -> Result<(), (String, &'static 
     let (what, help) = if whole.quota < least {
         (
             "limit",
-            "raise the limit, or leave `regions` out and keep the counter in one region's store",
+            "raise the limit, or write `regions: none` and keep the counter in one region's store",
         )
     } else if whole.burst < least {
         ("burst", "raise the burst, or write `regions: regional`")
@@ -281,7 +285,8 @@ fn check_counted(limit: &Limit, counted: Counted) -> Result<(), (String, &'stati
         return check_interval(limit, counted);
     };
     let message = format!("`regions: counted` is not possible here: {why}");
-    let help = "use `algorithm: fixed_window`, or write `regions: regional`, which gives each region a fixed share by its weight";
+    let help = "use `algorithm: fixed_window`, write `regions: regional`, which gives each region a fixed share by its weight, or \
+                `regions: none`, with which each enforces the whole limit";
     Err((message, help))
 }
 
@@ -334,6 +339,7 @@ fn check_lent(limit: &Limit) -> Result<(), (String, &'static str)> {
     let message = format!("`regions: bounded` is not possible here: {why}");
     Err((
         message,
-        "write `regions: regional`, which gives each region a fixed share by its weight",
+        "write `regions: regional`, which gives each region a fixed share by its weight, or `regions: none`, with which each \
+         enforces the whole limit",
     ))
 }

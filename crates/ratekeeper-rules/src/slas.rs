@@ -32,6 +32,8 @@ pub struct ServiceLevel {
     pub id: Box<str>,
     /// A service level that is not enabled does nothing; less specific ones match in its place.
     pub enabled: bool,
+    /// True if its file has it enabled, whatever switches say.
+    pub written_enabled: bool,
     /// Methods in capitals; empty means all.
     pub methods: Vec<Box<str>>,
     /// The whole path, base included.
@@ -58,6 +60,12 @@ impl ServiceLevel {
             return Some(KNOWN_METHODS.into_iter().find(is_it).unwrap_or("other"));
         }
         self.methods.iter().map(|own| &**own).find(is_it)
+    }
+
+    /// True if it is on by a switch alone: then it comes before one of the same pattern and methods, which its file has in its
+    /// place.
+    const fn is_switched_on(&self) -> bool {
+        self.enabled && !self.written_enabled
     }
 
     fn lists(&self, method: &str) -> bool {
@@ -183,7 +191,9 @@ impl ServiceLevels {
             .collect();
         about.sort_by(|one, other| {
             let methods = one.methods.is_empty().cmp(&other.methods.is_empty());
-            one.pattern.by_specificity(&other.pattern).then(methods)
+            let switched_on = other.is_switched_on().cmp(&one.is_switched_on());
+            let equal = methods.then(switched_on);
+            one.pattern.by_specificity(&other.pattern).then(equal)
         });
         let found = self.find(method, path).map(|found| found.level);
         let is_head = method.eq_ignore_ascii_case(HEAD);

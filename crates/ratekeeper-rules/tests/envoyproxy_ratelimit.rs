@@ -281,6 +281,26 @@ fn a_domain_in_two_files_is_an_error_unless_they_are_merged() {
     );
 }
 
+/// Both into one descriptor is no way out where keys and values are matched apart.
+#[test]
+fn composites_that_collide_are_refused_with_a_help_that_can_be_followed() {
+    let colliding = "descriptors:\n  - key: a_b\n  - { key: a, value: b }\n";
+    let twice = "descriptors:\n  - { key: a, value: b }\n  - { key: a, value: b }\n";
+    for (domain, level, told) in [
+        ("domain: d\n", colliding, "put both into one"),
+        (
+            "domain: d\nevaluation: path\n",
+            colliding,
+            "rename one of the two keys",
+        ),
+        ("domain: d\nevaluation: path\n", twice, "put both into one"),
+    ] {
+        let errors = files(&[&format!("{domain}{level}")], false).expect_err("they collide");
+        let help = errors.errors()[0].help.as_deref().unwrap_or_default();
+        assert!(help.contains(told), "{help}");
+    }
+}
+
 #[test]
 fn composites_collide_as_in_envoyproxy_ratelimit() {
     assert_eq!(

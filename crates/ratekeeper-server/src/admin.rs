@@ -211,5 +211,5 @@ async fn show_metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Respon
 }
 
 async fn show_rules(State(app): State<Arc<App>>) -> String {
-    app.limiter.snapshot().rules().rlconfig()
+    app.limiter.snapshot().rlconfig()
 }

@@ -168,16 +168,14 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
     }
 
     /// A fresh watch of all files; None if there is to be none, or the system has none to give.
-    fn watch(&mut self) -> Option<Vec<Watch>> {
+    fn watch(&mut self) -> Option<Watch> {
         if !self.config.enabled {
             return None;
         }
-        let paths = self.loader.paths();
-        let watches = paths.map(|path| Watch::new(path, &self.wake, &self.writes));
-        match watches.collect::<Result<Vec<_>, _>>() {
-            Ok(watches) => {
+        match Watch::new(self.loader.paths(), &self.wake, &self.writes) {
+            Ok(watch) => {
                 self.is_blind = false;
-                Some(watches)
+                Some(watch)
             }
             Err(error) => {
                 self.writes.forget();

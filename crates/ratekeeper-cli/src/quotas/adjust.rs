@@ -3,13 +3,14 @@
 use crate::background::Background;
 use ratekeeper_limiter::{Clock, Limiter};
 use ratekeeper_quota::{AdjustRound, AdjustStep, Follower, QuotaStore};
-use ratekeeper_rules::AdjustMode;
+use ratekeeper_rules::{AdjustMode, TenantHash};
 use ratekeeper_server::MaintenanceTask;
 use ratekeeper_stores::Stores;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{info, warn};
 
 /// The time between two looks at tenants' calls, which nodes write as often.
@@ -19,6 +20,12 @@ const EVERY: Duration = Duration::from_secs(10);
 /// are many calls to add up.
 const ALL_EVERY: u64 = 6;
 
+/// The time between two lines of the log about steps of one tenant that are refused.
+const TOLD_EVERY: Duration = Duration::from_secs(3_600);
+
+/// The most tenants of whose refused steps the log tells in that time.
+const TOLD_MAX: usize = 1_000;
+
 /// The steps that this node has taken, or would have in shadow mode.
 #[derive(Debug, Default)]
 pub(super) struct StepCounts {
@@ -26,6 +33,7 @@ pub(super) struct StepCounts {
     lowered: AtomicU64,
     shadow_raised: AtomicU64,
     shadow_lowered: AtomicU64,
+    refused: AtomicU64,
 }
 
 impl StepCounts {
@@ -36,6 +44,11 @@ impl StepCounts {
             (_, true) => &self.shadow_raised,
             (_, false) => &self.shadow_lowered,
         }
+    }
+
+    /// The steps that could not be taken, each as often as it was tried.
+    pub(super) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// Mode, direction and number of each kind of step.
@@ -74,6 +87,7 @@ async fn keep_looking(
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut is_failing = false;
+    let mut refusals = Refusals::default();
     for turn in 0_u64.. {
         ticks.tick().await;
         clock.reanchor();
@@ -88,8 +102,11 @@ async fn keep_looking(
         for domain in rules.domains().filter(|domain| domain.adjust().is_some()) {
             match store.adjust(domain.name(), rules, round, clock.now()).await {
                 Ok(steps) => {
-                    is_changed |= steps.iter().any(|step| step.mode == AdjustMode::On);
-                    steps.iter().for_each(|step| tell(step, &counts));
+                    let is_taken = |step: &AdjustStep| step.refused.is_none();
+                    let (taken, refused): (Vec<_>, Vec<_>) = steps.into_iter().partition(is_taken);
+                    is_changed |= taken.iter().any(|step| step.mode == AdjustMode::On);
+                    taken.iter().for_each(|step| tell(step, &counts));
+                    refused.iter().for_each(|step| refusals.tell(step, &counts));
                 }
                 Err(error) => failed = Some(error),
             }
@@ -115,4 +132,58 @@ fn tell(step: &AdjustStep, counts: &StepCounts) {
         mode,
         domain, tenant, from, to, limit, "a tenant's limit follows its usage"
     );
+}
+
+/// The tenants whose refused steps were told of. They are refused again at each look.
+#[derive(Default)]
+struct Refusals {
+    told: HashMap<(Box<str>, TenantHash), Instant>,
+}
+
+impl Refusals {
+    fn tell(&mut self, step: &AdjustStep, counts: &StepCounts) {
+        counts.refused.fetch_add(1, Ordering::Relaxed);
+        let Some(why) = &step.refused else {
+            return;
+        };
+        let (domain, tenant) = (&*step.tenant.domain, &step.tenant.shown);
+        if self.is_news((domain.into(), step.tenant.hash), Instant::now()) {
+            let (plan, to) = (&*step.plan, step.to);
+            warn!(
+                domain, tenant, plan, to, %why,
+                "a tenant's limit does not follow its usage: the rules refuse what the tenant would have"
+            );
+        }
+    }
+
+    fn is_news(&mut self, tenant: (Box<str>, TenantHash), now: Instant) -> bool {
+        self.told
+            .retain(|_, at| now.duration_since(*at) < TOLD_EVERY);
+        let is_news = self.told.len() < TOLD_MAX && !self.told.contains_key(&tenant);
+        if is_news {
+            self.told.insert(tenant, now);
+        }
+        is_news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratekeeper_rules::TenantKey;
+
+    #[test]
+    fn a_refused_step_is_told_of_once_an_hour_and_of_so_many_tenants() {
+        let mut refusals = Refusals::default();
+        let tenant = |name: usize| {
+            let hash = TenantKey::from_bytes([7; 16]).hash(&name.to_string());
+            (Box::from("d"), hash)
+        };
+        let now = Instant::now();
+        assert!(refusals.is_news(tenant(0), now));
+        assert!(!refusals.is_news(tenant(0), now));
+        let told = (0..2 * TOLD_MAX).filter(|name| refusals.is_news(tenant(*name), now));
+        assert_eq!(told.count(), TOLD_MAX - 1);
+        assert!(refusals.is_news(tenant(0), now + TOLD_EVERY));
+    }
 }

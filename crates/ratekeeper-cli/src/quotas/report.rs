@@ -74,7 +74,12 @@ impl Monitored for Report {
         let steps = steps
             .map(|(mode, direction, count)| ([("mode", mode), ("direction", direction)], count));
         let help = "Adjustments of tenants' limits to their usage; in shadow mode, those that would have been made";
-        families.counters("ratelimit_quota_adjustments", help, steps)
+        families.counters("ratelimit_quota_adjustments", help, steps)?;
+        families.counter(
+            "ratelimit_quota_adjustments_refused",
+            "Looks at tenants whose limit was to follow their usage, and whose other quotas the rules refuse",
+            self.steps.refused(),
+        )
     }
 
     fn faults(&self) -> Vec<String> {

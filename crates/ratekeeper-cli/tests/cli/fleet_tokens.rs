@@ -122,6 +122,25 @@ fn tokens_count_on_every_node(fleet: &Fleet) {
     assert_eq!(fleet.verified(), 4);
 }
 
+/// `token list` shows it beside those of all nodes.
+#[test]
+fn a_token_of_one_node_is_not_said_to_be_unknown() {
+    let fleet = Fleet::sqlite();
+    let _a = node(&fleet, "a");
+    let folder = data(&fleet, "a").display().to_string();
+    let told = |args: &[&str]| token(&fleet, &[args, &["--data-dir", &folder]].concat());
+    let made = told(&["create", "ann", "--role", "admin", "--local"]);
+    assert_eq!(made.code, Some(0), "{}", made.err);
+    assert_contains(&told(&["list"]).out, "ann");
+    let refused = told(&["revoke", "ann"]);
+    assert_eq!(refused.code, Some(1));
+    assert_contains(&refused.err, "use --local");
+    let unknown = told(&["revoke", "bob"]);
+    assert!(!unknown.err.contains("--local"), "{}", unknown.err);
+    let revoked = told(&["revoke", "ann", "--local"]);
+    assert_eq!(revoked.code, Some(0), "{}", revoked.err);
+}
+
 /// The nodes may take seconds, and the token cannot be shown again.
 #[test]
 fn a_token_is_shown_before_the_nodes_are_waited_for() {

@@ -18,7 +18,7 @@ use crate::body::RequestBody;
 
 /// The time for which an unused connection is kept. It is shorter than servers usually wait for
 /// another request (5 s), so that none is chosen at the moment the server closes it.
-const KEPT_FOR: Duration = Duration::from_secs(4);
+pub(crate) const KEPT_FOR: Duration = Duration::from_secs(4);
 
 /// The most unused connections kept for one address.
 const KEPT_MAX: usize = 256;

@@ -1,7 +1,7 @@
 use std::future::{Pending, pending};
 
 use ratekeeper_core::Regions;
-use ratekeeper_rules::{NodeRegion, Options, RuleIndex, Source, load};
+use ratekeeper_rules::{NodeRegion, Options, OwnCounters, RuleIndex, Source, load};
 use ratekeeper_store::{Answer, Request, StoreError, Verdicts};
 
 use super::*;
@@ -61,6 +61,16 @@ descriptors:
 
 fn limiter(place: Place) -> Limiter<Place> {
     limiter_of(RULES, &Options::default(), place)
+}
+
+#[test]
+fn counters_of_a_node_alone_are_apart_where_others_are_shared() {
+    let place = Place {
+        leases: false,
+        is_cluster: false,
+        lends: false,
+    };
+    assert_eq!(limiter(place).own_counters(), OwnCounters::Apart);
 }
 
 fn limiter_of(text: &str, options: &Options, place: Place) -> Limiter<Place> {

@@ -116,6 +116,17 @@ impl<T> PendingAdmission<T> {
         limiter: &Limiter<S>,
         answer: Result<Verdicts, StoreError>,
     ) -> Admitted {
+        self.concluded(limiter, answer, read)
+    }
+
+    /// As [`Self::conclude`], with verdicts that `read` reads.
+    #[inline]
+    fn concluded<S: Store<Ticket = T>>(
+        self,
+        limiter: &Limiter<S>,
+        answer: Result<Verdicts, StoreError>,
+        read: impl FnOnce(&Limiter<S>, &mut MatchedCheck, &Verdicts) -> Option<BucketTurn>,
+    ) -> Admitted {
         let Pending {
             mut matched,
             terms,
@@ -138,7 +149,7 @@ impl<T> PendingAdmission<T> {
 
     /// Waits for the store's answer to a request whose caller is gone, and gives back what only that tells: what it reserved of
     /// budgets, and a turn in a leaky bucket with the hits that it took along with that. Other hits stay taken, and its
-    /// [slots](Self::slots) are to be released apart.
+    /// [slots](Self::slots) are to be released apart. It is no call, and in no statistics.
     pub async fn abandon<S: Store<Ticket = T>>(mut self, limiter: Arc<Limiter<S>>)
     where
         T: Future<Output = Result<Verdicts, StoreError>> + Unpin,
@@ -147,7 +158,7 @@ impl<T> PendingAdmission<T> {
         if let Err(why) = answer {
             return self.abandon_unanswered(&limiter, why);
         }
-        let Admitted { queued, bill, .. } = self.conclude(&limiter, answer);
+        let Admitted { queued, bill, .. } = self.concluded(&limiter, answer, turn);
         match (queued, bill) {
             // It has the reserved hits too.
             (Some(queued), _) => {
@@ -191,6 +202,20 @@ fn read<S: Store>(
         BucketTurn::put_later(&mut turn, step, answered);
     });
     limiter.count_call(matched, verdicts);
+    turn
+}
+
+/// Finds the turn of a request whose caller is gone: its decision is for nobody, and it does not count.
+fn turn<S: Store>(
+    _: &Limiter<S>,
+    matched: &mut MatchedCheck,
+    verdicts: &Verdicts,
+) -> Option<BucketTurn> {
+    let mut turn = None;
+    let snapshot = matched.decision.snapshot();
+    for (step, _, answered) in matched.plan.answers(snapshot, verdicts) {
+        BucketTurn::put_later(&mut turn, step, &answered);
+    }
     turn
 }
 

@@ -2,10 +2,11 @@
 
 use ratekeeper_core::Micros;
 use ratekeeper_limiter::{Code, Limiter, Modes, RuleSwitch, ShadowDenial};
+use ratekeeper_rules::{Change, ChangeKind};
 use ratekeeper_store::memory::MemoryStore;
 
 use crate::support::{
-    Pairs, QUOTA_AND_RATE, TWO_LEVELS, ask, ask_all, limiter, limiter_with, passes,
+    Pairs, QUOTA_AND_RATE, TWO_LEVELS, ask, ask_all, limiter, limiter_with, passes, rules,
 };
 
 #[test]
@@ -165,4 +166,31 @@ descriptors:
     let switched = limiter(&yaml(""));
     let shadow = switched.switch("d.b", Some(RuleSwitch::Shadow));
     assert!(shadow.is_ok() && !second(&switched));
+}
+
+/// In memory, all counters are this node's: what a reload is told to do is what it does.
+#[test]
+fn counters_in_memory_stay_where_they_are_under_local_consistency() {
+    let text = |consistency: &str| {
+        format!(
+            "domain: d\ndescriptors:\n  - {{ key: k, rate_limit: {{ unit: hour, requests_per_unit: 1, consistency: {consistency} }} }}\n"
+        )
+    };
+    let limiter = limiter(&text("exact"));
+    assert!(passes(&limiter, &[("k", "a")], 1));
+    let local = rules(&text("local"));
+    let own = limiter.own_counters();
+    let changes = local.changes_with(limiter.snapshot().rules(), own);
+    assert!(
+        matches!(
+            &*changes,
+            [Change {
+                kind: ChangeKind::Adjusted { .. },
+                ..
+            }]
+        ),
+        "{changes:?}"
+    );
+    limiter.replace_rules(local);
+    assert!(!passes(&limiter, &[("k", "a")], 1), "it keeps its usage");
 }

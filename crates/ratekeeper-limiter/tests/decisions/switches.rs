@@ -4,6 +4,7 @@ use ratekeeper_limiter::{RuleMode, RuleSwitch, SwitchError, Switches};
 
 use crate::support::{Pairs, limiter, rules};
 use ratekeeper_limiter::{Check, Decision, Limiter};
+use ratekeeper_rules::LevelStatus;
 use ratekeeper_store::memory::MemoryStore;
 
 const RULES: &str = "
@@ -116,6 +117,52 @@ fn switches_outlive_reloads_and_rules_that_are_gone_for_a_while() {
     switch(&limiter, "d.on", None);
 }
 
+/// It has the format of envoyproxy/ratelimit, whose users look there for what holds.
+#[test]
+fn rlconfig_shows_rules_as_they_are_switched_and_the_limits_of_plans() {
+    let limiter = limiter(
+        "
+domain: d
+tenant: api_key
+plans: [free, pro]
+descriptors:
+  - key: api_key
+    rate_limit: { unit: hour, requests_per_unit: 1 }
+    plans: { pro: { unit: hour, requests_per_unit: 5 } }
+  - { key: off, enabled: false, rate_limit: { unit: hour, requests_per_unit: 1 } }
+  - { key: shown, shadow_mode: true, rate_limit: { unit: hour, requests_per_unit: 1 } }
+",
+    );
+    let lines = || {
+        let text = limiter.snapshot().rlconfig();
+        let lines = text.lines().map(|line| {
+            let (path, rest) = line
+                .split_once(": unit=HOUR requests_per_unit=")
+                .expect("a limit");
+            let rest = rest.replace(", quota_mode: false", "");
+            format!("{path} {}", rest.replace(", algorithm: sliding_window", ""))
+        });
+        lines.collect::<Vec<_>>()
+    };
+    let written = [
+        "d.api_key 1, shadow_mode: false",
+        "d.api_key 5, shadow_mode: false, plan: pro",
+        "d.off 1, shadow_mode: false, enabled: false",
+        "d.shown 1, shadow_mode: true",
+    ];
+    assert_eq!(lines(), written);
+    switch(&limiter, "d.api_key", Some(RuleSwitch::Shadow));
+    switch(&limiter, "d.api_key@pro", Some(RuleSwitch::Disabled));
+    switch(&limiter, "d.off", Some(RuleSwitch::Enabled));
+    let switched = [
+        "d.api_key 1, shadow_mode: true",
+        "d.api_key 5, shadow_mode: false, enabled: false, plan: pro",
+        "d.off 1, shadow_mode: false",
+        "d.shown 1, shadow_mode: true",
+    ];
+    assert_eq!(lines(), switched);
+}
+
 const LEVELS: &str = "
 domain: d
 tenant: api_key
@@ -166,4 +213,34 @@ fn a_service_level_holds_while_one_of_its_rules_takes_part() {
     limiter.replace_rules(rules(LEVELS));
     let expected = told("product", [Enforced, Disabled, Enforced]);
     assert_eq!(level(&limiter), expected);
+}
+
+/// Two levels of one pattern are accepted as long as one of them is off: that a switch enables it is meant to count.
+#[test]
+fn a_service_level_that_a_switch_enables_comes_before_one_of_the_same_pattern() {
+    let files = "
+slas_base: /
+slas:
+  - { id: before, enabled: false, pathPattern: '/product/*', tiers: [ { period: 1h, threshold: 1 } ] }
+  - { id: usual, pathPattern: '/product/{id}', tiers: [ { period: 1h, threshold: 100 } ] }
+  - { id: after, enabled: false, pathPattern: '/product/{id}', tiers: [ { period: 1h, threshold: 2 } ] }
+";
+    let limiter = limiter(files);
+    let holds = || {
+        let snapshot = limiter.snapshot();
+        let rules = snapshot.rules();
+        let found = rules.service_level("GET", "/product/7");
+        let id = found.expect("one matches").level.id.to_string();
+        let mut told = rules.service_level_statuses("GET", "/product/7");
+        told.retain(|(_, status)| *status == LevelStatus::Holds);
+        assert_eq!(*told[0].0.id, *id);
+        id
+    };
+    assert_eq!(holds(), "usual");
+    for tight in ["before", "after"] {
+        switch(&limiter, tight, Some(RuleSwitch::Enabled));
+        assert_eq!(holds(), tight);
+        switch(&limiter, tight, None);
+        assert_eq!(holds(), "usual");
+    }
 }

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use ratekeeper_core::{Limit, Mode};
 use ratekeeper_limiter::{
     Admitted, BudgetUse, Clock, Fallback, FallbackConfig, Limiter, PendingAdmission, ReceiptMode,
+    UsageMeter,
 };
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 use ratekeeper_store::{
@@ -114,10 +115,16 @@ impl Remote {
 type Alone<'a> = (&'a str, f64);
 
 /// A node that has its exact counters in `exact`.
-fn node(
+fn node(budget: &str, alone: Alone<'_>, exact: &Arc<MemoryStore>) -> Arc<Limiter<Remote>> {
+    metered(budget, alone, exact, &Arc::default())
+}
+
+/// The same, with a meter of calls.
+fn metered(
     budget: &str,
     (mode, local_factor): Alone<'_>,
     exact: &Arc<MemoryStore>,
+    meter: &Arc<UsageMeter>,
 ) -> Arc<Limiter<Remote>> {
     let rules = rules(budget, &format!("    on_store_failure: {mode}"));
     let limit = rules.rules()[0].limited().copied().expect("a limit");
@@ -135,7 +142,8 @@ fn node(
         limit,
         health: Mutex::new(Health::Well),
     };
-    Arc::new(limiter_with(rules, remote).with_fallback(fallback.expect("the least store")))
+    let limiter = limiter_with(rules, remote).with_fallback(fallback.expect("the least store"));
+    Arc::new(limiter.with_meter(Arc::clone(meter)))
 }
 
 /// Resolves a future whose store has its answers ready.
@@ -382,6 +390,34 @@ fn what_the_store_reserves_for_nobody_is_given_back() {
                 assert_eq!(left, 400, "{budget}, {health:?}: {hits}");
             }
         }
+    }
+}
+
+/// Nor is any other call whose client leaves while the store is asked.
+#[test]
+fn what_the_store_reserves_for_nobody_is_no_call() {
+    for health in [Health::Well, Health::Slow, Health::Away] {
+        let meter = Arc::default();
+        let limiter = metered(BUDGETS[0], ("allow", 1.0), &Arc::new(store()), &meter);
+        assert!(Call::well(600, 600).make(&limiter));
+        let counted = || {
+            let calls: Vec<_> = meter
+                .calls()
+                .iter()
+                .map(|it| (it.allowed, it.denied))
+                .collect();
+            let snapshot = limiter.snapshot();
+            let stats = snapshot.stats().next().expect("there is a rule");
+            (calls, stats.counts())
+        };
+        let before = counted();
+        assert_eq!(before.0, [(1, 0)]);
+        turn(&limiter, health);
+        let Answer::Pending(pending) = ask(&limiter, BudgetUse::Reserve(300)) else {
+            panic!("it is asked elsewhere");
+        };
+        now(pending.abandon(Arc::clone(&limiter)));
+        assert_eq!(counted(), before, "{health:?}");
     }
 }
 

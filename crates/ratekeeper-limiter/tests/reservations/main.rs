@@ -36,6 +36,9 @@ fn rules(budget: &str, lines: &str) -> RuleSet {
     let text = format!(
         "
 domain: d
+tenant: user
+plans: [free]
+tenants: [ {{ tenant: v, plan: free }} ]
 descriptors:
   - key: user
     rate_limit: {{ window: 1000d, limit: {LIMIT}, post_paid: true, algorithm: {budget} }}

@@ -18,7 +18,11 @@ fn rules(mode: &str, pro: u64) -> RuleSet {
 
 /// The same, with another unit.
 fn rules_over(unit: &str, mode: &str, pro: u64) -> RuleSet {
-    let text = format!(
+    loaded(rules_text(unit, mode, pro))
+}
+
+fn rules_text(unit: &str, mode: &str, pro: u64) -> String {
+    format!(
         "domain: d
 evaluation: path
 tenant: customer
@@ -33,7 +37,10 @@ descriptors:
   descriptors:
   - {{ key: endpoint, value: POST /orders, rate_limit: {{ unit: minute, requests_per_unit: 20 }} }}
 "
-    );
+    )
+}
+
+fn loaded(text: String) -> RuleSet {
     let source = Source {
         name: "rules.yaml".to_owned(),
         text,
@@ -86,8 +93,8 @@ async fn adjust(
     now: Timestamp,
 ) -> Vec<AdjustStep> {
     let [a, b] = nodes;
-    let one = a.adjust("d", rules, round, now);
-    let other = b.adjust("d", rules, round, now);
+    let one = Box::pin(a.adjust("d", rules, round, now));
+    let other = Box::pin(b.adjust("d", rules, round, now));
     let (one, other) = tokio::join!(one, other);
     let steps = one.expect("it answers").into_iter();
     steps.chain(other.expect("it answers")).collect()
@@ -154,9 +161,12 @@ fn postgres_limits_follow_usage() {
 }
 
 async fn suite(database: &Database) {
-    takes_each_step_once(database).await;
-    leaves_others_alone(database).await;
-    notes_steps_in_shadow(database).await;
+    // Boxed: one after the other, they would need the stack of all.
+    Box::pin(takes_each_step_once(database)).await;
+    Box::pin(leaves_others_alone(database)).await;
+    Box::pin(tells_of_refused_steps(database)).await;
+    Box::pin(rewords_what_another_build_wrote_once_an_hour(database)).await;
+    Box::pin(notes_steps_in_shadow(database)).await;
 }
 
 fn nodes(database: &Database) -> [QuotaStore; 2] {
@@ -285,6 +295,65 @@ async fn leaves_others_alone(database: &Database) {
     let off = self::rules("off", 1_000);
     let steps = adjust(&nodes, &off, AdjustRound::All, NOW).await;
     assert_eq!(told(&steps), []);
+}
+
+/// The rules have changed since: a plan that the tenant is to have later is gone.
+async fn tells_of_refused_steps(database: &Database) {
+    let nodes = nodes(database);
+    let [quotas, _] = &nodes;
+    let tomorrow = NOW.after(DAY);
+    let [now, later] = [
+        (Term::ALWAYS.from, tomorrow),
+        (tomorrow, Term::ALWAYS.until),
+    ];
+    let term = |(from, until)| Term { from, until };
+    let moving = TenantQuotas {
+        plans: vec![
+            TenantPlan::new("pro").during(term(now)),
+            TenantPlan::new("enterprise").during(term(later)),
+        ],
+        ..TenantQuotas::default()
+    };
+    put(quotas, "acme", &moving).await;
+    let busy = [calls("acme", "a", NOW, 900)];
+    quotas.write_usage(&busy).await.expect("it can be written");
+    let text = rules_text("minute", "on", 1_000).replace("enterprise", "another");
+    let steps = adjust(&nodes, &loaded(text), AdjustRound::All, NOW).await;
+    assert_eq!(told(&steps), [(0, 1, 1_500), (0, 1, 1_500)]);
+    for step in steps {
+        let why = step.refused.expect("it is refused").to_string();
+        assert!(why.contains("no plan 'enterprise'"), "{why}");
+    }
+    assert_eq!(raised(quotas, "acme").await, None);
+}
+
+/// During an upgrade nodes of both builds look at the same tenants.
+async fn rewords_what_another_build_wrote_once_an_hour(database: &Database) {
+    let nodes = nodes(database);
+    let [quotas, _] = &nodes;
+    let rules = rules("on", 1_000);
+    put(quotas, "acme", &on("pro")).await;
+    let now = record(quotas, "acme").await.updated_at;
+    let busy = [calls("acme", "a", now, 900)];
+    quotas.write_usage(&busy).await.expect("it can be written");
+    let steps = adjust(&nodes, &rules, AdjustRound::All, now).await;
+    assert_eq!(told(&steps), [(0, 1, 1_500)]);
+    let written = record(quotas, "acme").await.quotas;
+    let mut other = written.clone();
+    (other.overrides[0].algorithm, other.overrides[0].post_paid) = (None, None);
+    assert_ne!(other, written);
+    put(quotas, "acme", &other).await;
+    let now = record(quotas, "acme").await.updated_at;
+    let steps = adjust(&nodes, &rules, AdjustRound::All, now).await;
+    assert_eq!(told(&steps), []);
+    assert_eq!(record(quotas, "acme").await.quotas, other);
+    let later = now.after(Micros::from_secs(3_600));
+    let steps = adjust(&nodes, &rules, AdjustRound::All, later).await;
+    assert_eq!(told(&steps), [(1, 1, 1_500)]);
+    assert_eq!(
+        record(quotas, "acme").await.quotas.overrides,
+        written.overrides
+    );
 }
 
 async fn notes_steps_in_shadow(database: &Database) {

@@ -1,13 +1,15 @@
 //! The identity of a rule's counters, in words: where it differs, usage starts afresh.
 
+use super::OwnCounters;
 use super::surroundings::Surroundings;
 use crate::{Consistency, Rule, RuleLimit};
 
 /// The parts of the rule that identify its counters, in words.
-pub(super) fn counted(rule: &Rule, around: &Surroundings<'_>) -> String {
+pub(super) fn counted(rule: &Rule, around: &Surroundings<'_>, own: OwnCounters) -> String {
     let mut parts = vec![limit_in_words(rule)];
     // What is on this node alone is in no store.
     match (rule.consistency, &rule.store) {
+        (Some(Consistency::Local), _) if own == OwnCounters::AmongOthers => {}
         (Some(Consistency::Local), _) => parts.push("on each node".to_owned()),
         (_, Some(store)) => parts.push(format!("in the store '{store}'")),
         _ => {}

@@ -177,3 +177,35 @@ fn a_key_with_an_asterisk_folds_what_its_value_says() {
     let rules = loaded.expect("good rules").rules;
     assert!(found(&rules, "path", "/orders").is_some());
 }
+
+/// A database may have as many overrides of paths as there are paths in rules, and each load looks up all of them.
+#[cfg(feature = "yaml")]
+#[test]
+fn overrides_are_not_compared_with_the_rules_of_all_other_paths() {
+    const MANY: u64 = 200;
+    let mut text = "domain: d\nevaluation: path\ntenant: customer\ndescriptors:\n- key: customer\n  descriptors:\n".to_owned();
+    for path in 0..MANY {
+        text += &format!(
+            "  - {{ key: endpoint, value: GET /Rule/{path}/, rate_limit: {{ unit: hour, limit: 2 }} }}\n"
+        );
+    }
+    text += "tenants:\n";
+    for path in 0..MANY {
+        let of =
+            |path: &str| format!("{{ descriptor: 'endpoint:GET {path}', unit: hour, limit: 3 }}");
+        let (ruled, other) = (of(&format!("/rule/{path}")), of(&format!("/Other/{path}")));
+        text += &format!("- {{ tenant: 't{path}', overrides: [{ruled}, {other}] }}\n");
+    }
+    let source = crate::Source {
+        name: "f.yaml".to_owned(),
+        text,
+    };
+    super::FOLDED.set(0);
+    let loaded = crate::load(&[source], &crate::Options::default());
+    let rules = loaded.expect("it is right").rules;
+    assert!(super::FOLDED.get() < 20 * MANY, "{}", super::FOLDED.get());
+    // Those that have a rule are in its place.
+    let ids = rules.rules().iter().map(|rule| &*rule.id);
+    let ruled = ids.filter(|id| id.contains("/Rule/") && id.ends_with("@custom"));
+    assert_eq!(ruled.count() as u64, MANY);
+}

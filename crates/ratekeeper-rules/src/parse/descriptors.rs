@@ -55,7 +55,8 @@ impl DomainContext<'_> {
 /// The descriptors of one level: their composites as they are written and folded, each with its position.
 #[derive(Default)]
 pub(crate) struct Level {
-    written: HashMap<Box<str>, String>,
+    /// The length of the key, and the place, of each pattern.
+    written: HashMap<Box<str>, (usize, String)>,
     folded: HashMap<Box<str>, String>,
     siblings: Vec<Sibling>,
 }
@@ -160,7 +161,7 @@ impl Compiler<'_, '_, '_> {
             pattern.clone(),
             self.shown(key.value, value.map(|at| at.value), &pattern),
         );
-        let is_unique = self.check_unique(&pattern, &path, key.mark, level);
+        let is_unique = self.check_unique(&pattern, &path, key, level);
         let share_threshold = self.share_threshold(&keys, &pattern, path.last_shown());
         path.counts_each |= value.is_none() || (pattern.contains('*') && !share_threshold);
         let rules = self.limits(&mut keys, fields.mark, &path);
@@ -266,22 +267,37 @@ impl Compiler<'_, '_, '_> {
     }
 
     /// Reports a pattern that its level already has; returns false in that case.
-    fn check_unique(&mut self, pattern: &str, path: &Path, mark: Mark, level: &mut Level) -> bool {
+    fn check_unique(
+        &mut self,
+        pattern: &str,
+        path: &Path,
+        key: At<&str>,
+        level: &mut Level,
+    ) -> bool {
         if pattern.is_empty() {
             return true;
         }
+        let (mark, length) = (key.mark, key.value.len());
         let place = self.report.place(mark).to_string();
-        if let Some(earlier) = level.written.get(pattern) {
+        if let Some((earlier_length, earlier)) = level.written.get(pattern) {
             let shown = format!("{}.{}", self.around.domain, path.shown.join("."));
             let message = format!("duplicate descriptor composite key '{shown}'");
-            let help = format!("it is at {earlier} already: put both into one descriptor");
+            let is_apart = self.around.evaluation == Evaluation::Path && *earlier_length != length;
+            let help = match is_apart {
+                // Ids and counters go by the composite, though no request finds both.
+                true => format!(
+                    "it is at {earlier} already, with a key of another length: rename one of the two keys, as rules and \
+                     counters are named by key and value joined with `_`"
+                ),
+                false => format!("it is at {earlier} already: put both into one descriptor"),
+            };
             self.report.error(mark, message, help);
             return false;
         }
         if !pattern.contains('*') {
             self.warn_of_one_path(pattern, path, (mark, &place), level);
         }
-        level.written.insert(pattern.into(), place);
+        level.written.insert(pattern.into(), (length, place));
         true
     }
 

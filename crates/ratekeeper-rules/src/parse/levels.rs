@@ -24,9 +24,11 @@ impl Compiler<'_, '_, '_> {
                 path.to(part.clone(), part)
             })
             .counting_each();
+        let enabled = parsed.policy.enabled != Some(false);
         let level = ServiceLevel {
             id: parsed.id.value.clone(),
-            enabled: parsed.policy.enabled != Some(false),
+            enabled,
+            written_enabled: enabled,
             methods: parsed.methods,
             pattern: parsed.pattern,
             rules: Vec::new(),

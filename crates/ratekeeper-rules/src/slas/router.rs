@@ -18,7 +18,8 @@ struct Branch {
     /// Sorted by name.
     literals: Vec<(Box<str>, Branch)>,
     placeholder: Option<Box<Branch>>,
-    /// Indexes of the service levels whose patterns end here; those that list methods come first.
+    /// Indexes of the service levels whose patterns end here; those that list methods come first,
+    /// and of these, and of the others, those that a switch has enabled.
     ends: Vec<u32>,
     /// Indexes of those that have a `**` here, in the same order.
     rests: Vec<u32>,
@@ -28,13 +29,11 @@ impl Router {
     /// Builds a router of the enabled ones of `levels`.
     pub(super) fn new(levels: &[ServiceLevel], folding: PathFolding) -> Self {
         let mut root = Branch::default();
-        let enabled = || (0..).zip(levels).filter(|(_, level)| level.enabled);
-        for lists_methods in [true, false] {
-            for (index, level) in
-                enabled().filter(|(_, level)| level.methods.is_empty() != lists_methods)
-            {
-                root.add(level.pattern.segments(), index, folding);
-            }
+        let enabled = (0..).zip(levels).filter(|(_, level)| level.enabled);
+        let mut enabled: Vec<(u32, &ServiceLevel)> = enabled.collect();
+        enabled.sort_by_key(|(_, level)| (level.methods.is_empty(), !level.is_switched_on()));
+        for (index, level) in enabled {
+            root.add(level.pattern.segments(), index, folding);
         }
         Self { root }
     }

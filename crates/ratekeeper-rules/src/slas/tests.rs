@@ -7,6 +7,7 @@ fn level(id: &str, methods: &[&str], pattern: &str) -> ServiceLevel {
     ServiceLevel {
         id: id.into(),
         enabled: true,
+        written_enabled: true,
         methods: methods.iter().map(|method| (*method).into()).collect(),
         pattern: PathPattern::parse(pattern).expect(pattern),
         rules: Vec::new(),

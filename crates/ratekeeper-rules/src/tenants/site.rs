@@ -225,7 +225,7 @@ pub(crate) fn node_of<'n>(
 ) -> Option<&'n Node> {
     let below = |node: &'n Node| {
         let mut parts = parts.iter();
-        parts.try_fold(node, |node, part| child_of(node, *part, paths))
+        parts.try_fold(node, |node, part| node.children.written(*part, paths))
     };
     let here = |any: bool| {
         let mut here = nodes.iter();
@@ -239,20 +239,4 @@ pub(crate) fn node_of<'n>(
         here.find_map(|node| node_of(node.nodes(), tenant, parts, paths))
     };
     here(true).or_else(|| here(false)).or_else(deeper)
-}
-
-/// The node of an entry below `node`: the one that is written as it is, else one that means the same path.
-fn child_of<'n>(
-    node: &'n Node,
-    (key, value): (&str, Option<&str>),
-    paths: Option<FoldedKeys<'_>>,
-) -> Option<&'n Node> {
-    let mut children = node.nodes().iter().filter(|child| child.key() == key);
-    let written = children.clone().find(|child| child.value() == value);
-    let (paths, value) = match written {
-        Some(written) => return Some(written),
-        None => paths.zip(value)?,
-    };
-    let is_same = |own: &str| paths.is_same(key, own, value);
-    children.find(|child| child.value().is_some_and(is_same))
 }

@@ -151,7 +151,7 @@ fn what_cannot_be_shared_is_refused_with_a_way_out() {
         "{small}"
     );
     assert!(
-        small.contains("; raise the limit, or leave `regions` out"),
+        small.contains("; raise the limit, or write `regions: none`"),
         "{small}"
     );
     let burst = limit("limit: 100, burst: 1, algorithm: gcra, regions: regional");
@@ -196,8 +196,9 @@ fn what_cannot_be_shared_is_refused_with_a_way_out() {
     ] {
         let refused = limit(keys);
         assert!(refused.contains(why), "{refused}");
-        assert!(refused.ends_with("by its weight"), "{refused}");
         assert!(refused.contains("write `regions: regional`"), "{refused}");
+        let whole = "by its weight, or `regions: none`, with which each enforces the whole limit";
+        assert!(refused.ends_with(whole), "{refused}");
     }
     let lent = "limit: 600, algorithm: fixed_window, regions: bounded";
     let synced = limit(&format!("{lent}, consistency: synced"));
@@ -397,6 +398,30 @@ fn overrides_of_tenants_are_shared_too() {
 }
 
 #[test]
+fn a_limit_may_stay_out_of_what_its_domain_shares() {
+    let text = "domain: d
+regions: regional
+descriptors:
+- { key: shared, rate_limit: { window: 1m, limit: 600 } }
+- { key: whole, rate_limit: { window: 1m, limit: 600, regions: none } }
+- { key: here, regions: none, rate_limit: { window: 1m, limit: 600 } }
+- { key: again, regions: none, rate_limit: { window: 1m, limit: 600, regions: bounded } }
+";
+    let rules = rules(text, "eu");
+    let enforced = rules.rules().iter().map(|rule| {
+        let limit = rule.enforced().expect("it is limited");
+        (rule.regions, limit.quota())
+    });
+    let expected = [
+        (Some(RegionMode::Regional), 300),
+        (None, 600),
+        (None, 600),
+        (Some(RegionMode::Bounded), 300),
+    ];
+    assert_eq!(enforced.collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn limits_of_plans_are_shared_like_the_limit_that_they_replace() {
     let with = |default: &str, pro: &str| {
         let text = format!(
@@ -420,6 +445,12 @@ fn limits_of_plans_are_shared_like_the_limit_that_they_replace() {
         [(Some(RegionMode::Bounded), Some(3_000))]
     );
     assert_eq!(with(default, "{ unlimited: true }"), [(None, None)]);
+    // What it says itself counts, also that it is whole in each region.
+    let whole = "{ window: 1m, limit: 6000, regions: none }";
+    assert_eq!(with(default, whole), [(None, None)]);
+    let lent = "{ window: 1m, limit: 600, regions: bounded }";
+    let delayed = "{ window: 1m, limit: 6000, algorithm: leaky_bucket, regions: none }";
+    assert_eq!(with(lent, delayed), [(None, None)]);
     // Of a list, that of the window.
     let list = "[{ window: 1s, limit: 50 }, { window: 1m, limit: 600, regions: regional }]";
     assert_eq!(with(list, "{ window: 1s, limit: 90 }"), [(None, None)]);

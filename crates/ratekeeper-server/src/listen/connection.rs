@@ -370,17 +370,17 @@ impl WatchOver {
                 Ring::Leave => {
                     is_drained = true;
                     timers.as_mut().leave(None);
-                    timers.as_mut().rest_after(LINGER);
+                    timers.as_mut().linger_after(LINGER);
                     connection.as_mut().leave();
                     requests = self.line.requests();
                 }
-                Ring::Rest => {
+                Ring::Linger => {
                     let before = std::mem::replace(&mut requests, self.line.requests());
                     if requests == before && requests.are_done() && !self.activity.is_blocked() {
                         debug!("connection closed: nothing is asked on it, and it does not go");
                         return End::Done;
                     }
-                    timers.as_mut().rest_after(LINGER);
+                    timers.as_mut().linger_after(LINGER);
                 }
                 Ring::Old => {
                     let grace = self.line.bounds.connection_age_grace;
@@ -459,6 +459,8 @@ impl WatchOver {
             debug!("a connection is closed: {why}");
             return Some(match self.activity.is_blocked() {
                 true => End::Stalled,
+                // Its peer is told: over TLS one that is only cut looks like an attack.
+                false if self.line.requests().are_done() => End::Done,
                 false => End::Cut,
             });
         }

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use ratekeeper_rules::RegionMode;
 use ratekeeper_store::boot_time;
 
+use super::taken::COUNTERS_MAX;
 use super::{PeerRegion, RegionLoans};
 use crate::admin_json::{RegionFigures, RegionPeer};
 use crate::figures::families::Families;
@@ -80,6 +81,30 @@ impl RegionLoans {
                 rule.id
             )
         })
+    }
+
+    /// A fault for each region of which this node has no room for another counter.
+    fn without_room(&self) -> Vec<String> {
+        let now = boot_time();
+        let (taken, lent_to) = (self.taken.lock(), self.lent_to.lock());
+        let full = self.others().flat_map(|(place, peer)| {
+            let lent = lent_to.is_full(place, now).then(|| {
+                format!(
+                    "region {} has borrowed hits of {COUNTERS_MAX} counters, the most that this node lends it: asks for others are \
+                     refused until loans end",
+                    peer.name()
+                )
+            });
+            let posted = taken.is_full(place, now).then(|| {
+                format!(
+                    "region {} has posted totals of {COUNTERS_MAX} counters, the most that this node keeps: what it admits of \
+                     others is not known here until windows end",
+                    peer.name()
+                )
+            });
+            [lent, posted].into_iter().flatten()
+        });
+        full.collect()
     }
 
     fn encode_loans(&self, families: &mut Families<'_>) -> fmt::Result {
@@ -191,6 +216,7 @@ impl Monitored for RegionLoans {
         faults
             .chain(self.counters.lock().fault(boot_time()))
             .chain(self.totals.lock().fault(boot_time()))
+            .chain(self.without_room())
             .collect()
     }
 
@@ -200,5 +226,52 @@ impl Monitored for RegionLoans {
 
     fn subject(&self) -> &'static str {
         "regions"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ratekeeper_core::{Micros, Regions};
+    use ratekeeper_limiter::{Limiter, LimiterOptions};
+    use ratekeeper_rules::RuleSet;
+    use ratekeeper_store::{CounterKey, MemoryConfig, MemoryStore};
+
+    use super::*;
+    use crate::regions::later;
+
+    /// Its callers are held to its share from there on, and its metrics count refusals whose reason they do not tell.
+    #[test]
+    fn a_region_without_room_for_another_counter_is_told() {
+        let store = MemoryStore::new(MemoryConfig::default()).expect("the default store");
+        let limiter = Limiter::new(RuleSet::default(), store.into(), LimiterOptions::default());
+        let all = ["eu", "us"].map(|name| (name.into(), 1));
+        let regions = Regions::try_new("eu", 1, all).expect("valid regions");
+        let loans = RegionLoans::new(Arc::new(limiter), Arc::new(regions));
+        let us = loans
+            .others()
+            .map(|(place, _)| place)
+            .next()
+            .expect("it is there");
+        let now = boot_time();
+        for (told, taken) in [("borrowed", &loans.lent_to), ("posted", &loans.taken)] {
+            let mut counters = (0..).map(|identity| CounterKey {
+                subject: 1,
+                identity,
+            });
+            let mut taken = taken.lock();
+            for key in counters.by_ref().take(COUNTERS_MAX) {
+                taken.took(us, key, later(now, Micros::from_secs(3_600)));
+            }
+            assert!(!taken.is_full(us, now));
+            let another = counters.next().expect("there are more");
+            assert!(!taken.has_room(us, another, now));
+            drop(taken);
+            let faults = loans.without_room();
+            let of_us = faults.iter().filter(|fault| fault.starts_with("region us"));
+            let of_us: Vec<_> = of_us.filter(|fault| fault.contains(told)).collect();
+            assert_eq!(of_us.len(), 1, "{faults:?}");
+        }
     }
 }

@@ -6,10 +6,11 @@ use std::collections::HashMap;
 use ratekeeper_core::Micros;
 use ratekeeper_store::CounterKey;
 
+use super::due::TOLD;
 use super::later;
 
 /// The most counters of a region whose windows, or loans, are not over.
-const COUNTERS_MAX: usize = 65_536;
+pub(super) const COUNTERS_MAX: usize = 65_536;
 
 /// The time between two searches for those that are over.
 const SWEEP: Micros = Micros::from_secs(1);
@@ -25,6 +26,8 @@ struct OfRegion {
     /// The time at which the last window ends of which a total was kept, or at which the loan is over.
     ends: HashMap<CounterKey, Micros>,
     swept_at: Micros,
+    /// The last time at which a counter found no room.
+    left_out: Option<Micros>,
 }
 
 impl Taken {
@@ -49,7 +52,17 @@ impl Taken {
             of_it.swept_at = now;
             of_it.ends.retain(|_, ends_at| now < *ends_at);
         }
-        of_it.ends.len() < COUNTERS_MAX
+        let has_room = of_it.ends.len() < COUNTERS_MAX;
+        if !has_room {
+            of_it.left_out = Some(now);
+        }
+        has_room
+    }
+
+    /// True if a counter of the region at `place` found no room of late.
+    pub(super) fn is_full(&self, place: usize, now: Micros) -> bool {
+        let left_out = self.regions.get(place).and_then(|it| it.left_out);
+        left_out.is_some_and(|at| now < later(at, TOLD))
     }
 
     /// Records that something was kept until then.
@@ -79,7 +92,10 @@ mod tests {
             taken.took(1, key(identity), at(60));
         }
         taken.took(1, key(0), at(50));
+        assert!(!taken.is_full(1, at(58)), "none was left out");
         assert!(!taken.has_room(1, key(most), at(59)));
+        assert!(taken.is_full(1, at(118)) && !taken.is_full(0, at(59)));
+        assert!(!taken.is_full(1, at(119)), "it is told of for a minute");
         assert!(taken.has_room(1, key(0), at(59)), "it is kept already");
         assert!(taken.has_room(0, key(most), at(59)), "another region");
         assert!(taken.has_room(1, key(most), at(60)));

@@ -94,12 +94,12 @@ pub(crate) async fn follow(files: Arc<dyn Followed>, config: WatchConfig, wake: 
     let mut known = files.known();
     let mut is_blind = false;
     let writes = Arc::new(Writes::default());
-    let mut watches = Vec::new();
+    let mut watched = None;
     loop {
         // Folders that were swapped are other folders now, so each round watches again; and
         // what happens from here on wakes us again.
         let now = watch(&*files, &wake, &writes, &mut is_blind);
-        let before = std::mem::replace(&mut watches, now);
+        let before = std::mem::replace(&mut watched, now);
         known = look(&files, known, config.quiet, &writes).await;
         // However much happens beside the files: no more than one look a quiet time.
         sleep(config.quiet).await;
@@ -118,20 +118,19 @@ fn watch(
     wake: &Arc<Notify>,
     writes: &Arc<Writes>,
     is_blind: &mut bool,
-) -> Vec<Watch> {
+) -> Option<Watch> {
     let paths = files.paths();
-    let watches = paths.iter().map(|path| Watch::new(path, wake, writes));
-    match watches.collect::<Result<Vec<_>, _>>() {
-        Ok(watches) => {
+    match Watch::new(paths.iter().map(PathBuf::as_path), wake, writes) {
+        Ok(watch) => {
             *is_blind = false;
-            watches
+            Some(watch)
         }
         Err(error) => {
             writes.forget();
             if !std::mem::replace(is_blind, true) {
                 warn!(%error, files = files.name(), "the file system does not report changes; polling instead");
             }
-            Vec::new()
+            None
         }
     }
 }

@@ -33,6 +33,7 @@ struct Fixture {
     wake: Arc<Notify>,
     quotas: Arc<Mutex<Vec<u64>>>,
     changes: Arc<Mutex<Vec<String>>>,
+    writes: Arc<Writes>,
 }
 
 impl Drop for Fixture {
@@ -72,6 +73,7 @@ impl Fixture {
         };
         let mut reloader = Reloader::new(loader, config, sender, Arc::clone(&wake), apply);
         Self {
+            writes: Arc::clone(&reloader.writes),
             task: tokio::spawn(async move { reloader.run().await }),
             status,
             wake,
@@ -90,6 +92,16 @@ impl Fixture {
 
     async fn accepted(&mut self, count: u64) -> ReloadStatus {
         self.wait(|status| status.accepted == count).await
+    }
+
+    /// Waits until a writer is waited for.
+    async fn held_up(&self) {
+        let held_up = async {
+            while !self.writes.are_waited_for() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(PATIENCE, held_up).await.unwrap();
     }
 
     /// The limit of the last rule of each set that has been in force, in order.
@@ -381,13 +393,33 @@ async fn a_file_that_is_open_for_writing_is_waited_for() {
     }
     let mut file = fs::File::create(folder.join("a.yaml")).unwrap();
     file.write_all(rules(2).as_bytes()).unwrap();
-    // The time in which it would be taken; whether it was, shows at the end.
-    tokio::time::sleep(10 * config.quiet).await;
+    fixture.held_up().await;
     file.write_all(b"  - key: l\n    rate_limit: { unit: minute, requests_per_unit: 3 }\n")
         .unwrap();
     drop(file);
     fixture.accepted(4).await;
     assert_eq!(fixture.quotas(), [1, 4, 5, 3]);
+}
+
+/// A copy over a network makes its file first, and writes it once bytes have come.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_new_file_of_which_nothing_has_come_yet_is_waited_for() {
+    use std::io::Write;
+
+    let (_dir, folder) = folder_with(1);
+    let mut fixture = Fixture::start(&folder, by_events());
+    for quota in [4, 5] {
+        fs::write(folder.join("a.yaml"), rules(quota)).unwrap();
+        fixture.accepted(quota - 2).await;
+    }
+    let mut file = fs::File::create(folder.join("b.yaml")).unwrap();
+    fixture.held_up().await;
+    file.write_all(rules(3).replace("domain: d", "domain: e").as_bytes())
+        .unwrap();
+    drop(file);
+    let status = fixture.accepted(4).await;
+    assert_eq!(status.refused, 0);
 }
 
 #[tokio::test]

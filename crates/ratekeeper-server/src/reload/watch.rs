@@ -52,10 +52,11 @@ impl Drop for Watch {
 }
 
 impl Watch {
-    /// Calls `wake` on every change at or below `path`, and of every folder in which one of
-    /// its symbolic links lies; `writes` are those that go on.
-    pub(super) fn new(
-        path: &Path,
+    /// Calls `wake` on every change at or below `paths`, and of every folder in which one of
+    /// their symbolic links lies; `writes` are those that go on. However many paths there are, it is one watch of the system,
+    /// which gives few of them.
+    pub(super) fn new<'a>(
+        paths: impl IntoIterator<Item = &'a Path>,
         wake: &Arc<Notify>,
         writes: &Arc<Writes>,
     ) -> notify::Result<Self> {
@@ -74,19 +75,27 @@ impl Watch {
                 wake.notify_one();
             }
         })?;
-        let path = std::path::absolute(path).map_err(notify::Error::io)?;
-        let mut folders = folders_above(&path);
-        for link in links_in(&path) {
-            folders.extend(folders_above(&link));
+        let paths = paths.into_iter().map(std::path::absolute);
+        let paths = paths.collect::<Result<Vec<_>, _>>();
+        let paths = paths.map_err(notify::Error::io)?;
+        let mut folders = BTreeSet::new();
+        for path in &paths {
+            folders.extend(folders_above(path));
+            for link in links_in(path) {
+                folders.extend(folders_above(&link));
+            }
         }
         for folder in folders {
             // One that is gone shows as a change of the one above it.
             let _ = watcher.watch(&folder, RecursiveMode::NonRecursive);
         }
-        match watcher.watch(&path, RecursiveMode::Recursive) {
-            // It comes back as an entry of the folder above, or of one of the links.
-            Err(error) if matches!(error.kind, ErrorKind::PathNotFound) => {}
-            watched => watched?,
+        // Last: a folder may be one of the paths and lie above another one.
+        for path in &paths {
+            match watcher.watch(path, RecursiveMode::Recursive) {
+                // It comes back as an entry of the folder above, or of one of the links.
+                Err(error) if matches!(error.kind, ErrorKind::PathNotFound) => {}
+                watched => watched?,
+            }
         }
         Ok(Self {
             _watcher: watcher,

@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use notify::event::{AccessKind, AccessMode, ModifyKind};
+use notify::event::{AccessKind, AccessMode, CreateKind, ModifyKind};
 use notify::{Event, EventKind};
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::watch as channel;
 use tokio::time::{Instant, sleep};
 use tracing::warn;
 
@@ -27,7 +27,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 pub(super) struct Writes {
     /// The time of the last write to each.
     open: Mutex<HashMap<PathBuf, Instant>>,
-    closed: Notify,
+    /// Told when one of them is done.
+    closed: channel::Sender<()>,
 }
 
 impl Writes {
@@ -45,13 +46,18 @@ impl Writes {
                     self.record_write(named(path));
                 }
             }
+            EventKind::Create(CreateKind::File) => {
+                for path in event.paths.iter().filter(|path| is_new(path)) {
+                    self.record_write(named(path));
+                }
+            }
             EventKind::Access(AccessKind::Close(AccessMode::Write))
             | EventKind::Modify(ModifyKind::Name(_))
             | EventKind::Remove(_) => {
                 for path in &event.paths {
                     self.open.lock().remove(&named(path));
                 }
-                self.closed.notify_waiters();
+                self.closed.send_replace(());
             }
             _ => {}
         }
@@ -60,7 +66,7 @@ impl Writes {
     /// Forgets all of them: events were lost, or there are none any more.
     pub(super) fn forget(&self) {
         self.open.lock().clear();
-        self.closed.notify_waiters();
+        self.closed.send_replace(());
     }
 
     fn record_write(&self, path: PathBuf) {
@@ -79,7 +85,7 @@ impl Writes {
         let files = files.await;
         loop {
             // Before the look: what is closed from here on ends the wait.
-            let closed = self.closed.notified();
+            let mut closed = self.closed.subscribe();
             let Some((path, left)) = self.open_among(&files) else {
                 return;
             };
@@ -89,10 +95,16 @@ impl Writes {
                 continue;
             }
             tokio::select! {
-                () = closed => {}
+                _ = closed.changed() => {}
                 () = sleep(left) => {}
             }
         }
+    }
+
+    /// True if a reading waits for a writer.
+    #[cfg(test)]
+    pub(super) fn are_waited_for(&self) -> bool {
+        self.closed.receiver_count() > 0
     }
 
     /// The first of `files` that is open, and the time for which it is waited for; it is forgotten if that is over.
@@ -107,6 +119,15 @@ impl Writes {
         }
         Some((path.as_path(), left))
     }
+}
+
+/// True if a file that has appeared is one that was opened to be written: it is empty yet. A link to another one is not, and
+/// nothing would tell of its closing.
+fn is_new(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+
+    let found = path.symlink_metadata();
+    found.is_ok_and(|it| it.is_file() && it.len() == 0 && it.nlink() == 1)
 }
 
 /// The one name of a file, whatever links lead to it; also of one that is gone.
@@ -127,6 +148,7 @@ mod tests {
     use super::*;
 
     const WRITTEN: EventKind = EventKind::Modify(ModifyKind::Data(DataChange::Any));
+    const CREATED: EventKind = EventKind::Create(CreateKind::File);
     const CLOSED: EventKind = EventKind::Access(AccessKind::Close(AccessMode::Write));
 
     fn tell(writes: &Writes, kind: EventKind, path: &str) {
@@ -159,6 +181,30 @@ mod tests {
         tell(&writes, WRITTEN, "/none/a");
         assert_eq!(waited(&writes, &["/none/a"]).await, 10, "once");
         assert_eq!(waited(&writes, &["/none/a"]).await, 0, "and not again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_new_file_that_is_empty_yet_is_waited_for() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let at = |name: &str| folder.path().join(name);
+        let writes = Writes::default();
+        let wait = async |name: &str| {
+            let path = at(name);
+            let path = path.to_str().expect("it is Unicode");
+            tell(&writes, CREATED, path);
+            let waited_for = waited(&writes, &[path]).await;
+            tell(&writes, CLOSED, path);
+            waited_for
+        };
+        std::fs::write(at("open"), "").expect("it can be written");
+        assert_eq!(wait("open").await, 10);
+        std::fs::write(at("written"), "domain: d").expect("it can be written");
+        assert_eq!(wait("written").await, 0, "its writes are told of");
+        std::fs::hard_link(at("open"), at("link")).expect("links can be made");
+        assert_eq!(wait("link").await, 0, "nobody closes a link");
+        std::os::unix::fs::symlink(at("open"), at("pointer")).expect("links can be made");
+        assert_eq!(wait("pointer").await, 0);
+        assert_eq!(wait("gone").await, 0);
     }
 
     #[tokio::test(start_paused = true)]

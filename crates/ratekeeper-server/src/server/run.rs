@@ -265,7 +265,8 @@ fn reloader(
 ) -> Reloader<impl Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static + use<>> {
     let app = Arc::clone(app);
     let apply = move |rules: RuleSet| {
-        let changes = rules.changes_since(app.limiter.snapshot().rules());
+        let own = app.limiter.own_counters();
+        let changes = rules.changes_with(app.limiter.snapshot().rules(), own);
         let refuses_some = !rules.refused_domains().is_empty();
         app.limiter.replace_rules(rules);
         app.set_loaded(refuses_some);

@@ -8,7 +8,7 @@ use crate::commands::admin::query;
 use crate::output::{self, within_line};
 use anyhow::{Context, Result, bail};
 use ratekeeper_quota::{AuditDocument, QuotaDocument};
-use ratekeeper_rules::TenantQuotas;
+use ratekeeper_rules::{TenantOverride, TenantQuotas};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -32,7 +32,7 @@ pub(super) fn revert(args: &QuotaRevert) -> Result<ExitCode> {
         let now = KnownTenant::read(&args.tenant)?;
         let then = match args.to {
             Some(version) => state_at(&args.tenant, version)?,
-            None => state_before_last(&args.tenant)?,
+            None => beside_policy(state_before_last(&args.tenant)?, &now.quotas)?,
         };
         let written = match &then {
             Some(then) => now.put(&args.tenant, then).map(Some),
@@ -89,6 +89,22 @@ fn state_before_last(args: &TenantArgs) -> Result<Option<QuotaDocument>> {
     document(last.before)
 }
 
+/// The state with the steps of a policy that the tenant has `now`, in place of those that it had then: they come and go by
+/// themselves. They are those of the same plans, and none stand beside a limit that somebody has set for the tenant as a whole.
+fn beside_policy(then: Option<QuotaDocument>, now: &TenantQuotas) -> Result<Option<QuotaDocument>> {
+    let Some(then) = then else {
+        return Ok(None);
+    };
+    let mut quotas = then.quotas()?;
+    quotas.overrides.retain(|own| own.steps.is_none());
+    let is_whole = |own: &TenantOverride| own.descriptor.is_empty();
+    if quotas.plans == now.plans && !quotas.overrides.iter().any(is_whole) {
+        let steps = now.overrides.iter().filter(|own| own.steps.is_some());
+        quotas.overrides.extend(steps.cloned());
+    }
+    Ok(Some(QuotaDocument::of(&quotas)))
+}
+
 /// The state after change number `version`, or the one before it.
 fn state_at(args: &TenantArgs, version: u64) -> Result<Option<QuotaDocument>> {
     let Some(row) = find(args, |row| row.version <= version)? else {
@@ -143,4 +159,67 @@ fn find(
             Ok(page.next_cursor.filter(|_| found.is_none()))
         })?;
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratekeeper_rules::TenantPlan;
+
+    /// A limit of the tenant as a whole, by so many steps of a policy if that is why it has it.
+    fn whole(requests_per_unit: u64, steps: Option<u16>) -> TenantOverride {
+        TenantOverride {
+            requests_per_unit,
+            unit: Some("minute".into()),
+            steps,
+            ..TenantOverride::default()
+        }
+    }
+
+    fn orders(requests_per_unit: u64) -> TenantOverride {
+        TenantOverride {
+            descriptor: ["endpoint:POST /orders"].into_iter().collect(),
+            ..whole(requests_per_unit, None)
+        }
+    }
+
+    fn quotas(plan: &str, overrides: &[TenantOverride]) -> TenantQuotas {
+        TenantQuotas {
+            plans: vec![TenantPlan::new(plan)],
+            overrides: overrides.to_vec(),
+            ..TenantQuotas::default()
+        }
+    }
+
+    #[test]
+    fn steps_of_a_policy_stay_as_they_are() {
+        let raised = whole(1_500, Some(1));
+        let reverted = |then: &TenantQuotas, now: &TenantQuotas| {
+            let then = Some(QuotaDocument::of(then));
+            let document = beside_policy(then, now).expect("it says one thing");
+            document
+                .expect("the tenant was there")
+                .quotas()
+                .expect("it says one thing")
+        };
+        // It was raised after the change, and before.
+        let now = quotas("pro", &[orders(7), raised.clone()]);
+        for steps in [None, Some(3)] {
+            let then = steps.map(|steps| whole(2_500, Some(steps)));
+            let then: Vec<_> = [orders(5)].into_iter().chain(then).collect();
+            let expected = quotas("pro", &[orders(5), raised.clone()]);
+            assert_eq!(reverted(&quotas("pro", &then), &now), expected);
+        }
+        // It came down again since.
+        let then = quotas("pro", &[raised.clone()]);
+        let now = quotas("pro", &[orders(7)]);
+        assert_eq!(reverted(&then, &now), quotas("pro", &[]));
+        // They are of another plan, or make way for a limit that was set.
+        let now = quotas("pro", &[raised]);
+        let then = quotas("free", &[]);
+        assert_eq!(reverted(&then, &now), then);
+        let then = quotas("pro", &[whole(9, None)]);
+        assert_eq!(reverted(&then, &now), then);
+        assert!(beside_policy(None, &now).expect("it can be told").is_none());
+    }
 }

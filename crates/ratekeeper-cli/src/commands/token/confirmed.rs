@@ -18,6 +18,8 @@ const EVERY: Duration = Duration::from_millis(200);
 pub(super) struct Confirmations {
     version: u64,
     nodes: Vec<KnownNode>,
+    /// The reason why it is not known on which nodes it is in force.
+    unknown: Option<String>,
 }
 
 /// A node, as far as the change is concerned.
@@ -36,11 +38,24 @@ impl Confirmations {
         let end = Instant::now() + WAIT_MAX;
         loop {
             let nodes = store.nodes().await?;
-            let revoked = Self { version, nodes };
+            let revoked = Self {
+                version,
+                nodes,
+                unknown: None,
+            };
             if revoked.of(NodeState::Late).next().is_none() || Instant::now() >= end {
                 return Ok(revoked);
             }
             sleep(EVERY).await;
+        }
+    }
+
+    /// Change number `version`, of which the nodes cannot be asked.
+    pub(super) fn unknown(version: u64, why: &anyhow::Error) -> Self {
+        Self {
+            version,
+            nodes: Vec::new(),
+            unknown: Some(format!("{why:#}")),
         }
     }
 
@@ -55,11 +70,11 @@ impl Confirmations {
         })
     }
 
-    /// A failure, if a node that reports does not refuse the token.
+    /// A failure, if a node that reports does not refuse the token, or may not.
     pub(super) fn code(&self) -> ExitCode {
-        match self.of(NodeState::Late).next() {
-            None => ExitCode::SUCCESS,
-            Some(_) => ExitCode::FAILURE,
+        match self.unknown.is_none() && self.of(NodeState::Late).next().is_none() {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
         }
     }
 
@@ -74,14 +89,18 @@ impl Confirmations {
             };
             self.of(state).map(told).collect::<Vec<_>>()
         };
-        json!({
+        let mut answer = json!({
             "name": name,
             "scope": "fleet",
             "tokens_revision": self.version,
             "confirmed": told(NodeState::Confirmed),
             "unconfirmed": told(NodeState::Late),
             "away": told(NodeState::Away),
-        })
+        });
+        if let Some(why) = &self.unknown {
+            answer["warning"] = why.as_str().into();
+        }
+        answer
     }
 
     /// The nodes that report and do not know the change yet.
@@ -107,7 +126,12 @@ impl Confirmations {
                 text.push_str(&format!("  {head}: {}\n", nodes.join(", ")));
             }
         }
-        if self.nodes.is_empty() {
+        if let Some(why) = &self.unknown {
+            let why = within_line(why);
+            text.push_str(&format!(
+                "  NOT CONFIRMED by any node, as the database cannot be asked: {why}\n"
+            ));
+        } else if self.nodes.is_empty() {
             text.push_str("  no node has reported: each that starts will refuse it\n");
         }
         text
@@ -120,5 +144,28 @@ fn named(node: &KnownNode) -> String {
     match node.is_live() {
         true => name,
         false => format!("{name}, last heard {} s ago", node.age.as_secs()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_that_is_revoked_is_told_so_if_nodes_cannot_be_asked() {
+        let why = anyhow::anyhow!("the database is away");
+        let revoked = Confirmations::unknown(7, &why);
+        let words = revoked.in_words("ann");
+        assert!(
+            words.starts_with("the token of ann is revoked\n"),
+            "{words}"
+        );
+        assert!(words.contains("NOT CONFIRMED by any node"), "{words}");
+        let told = revoked.in_json("ann");
+        assert_eq!(
+            (&told["tokens_revision"], &told["warning"]),
+            (&json!(7), &json!("the database is away"))
+        );
+        assert_eq!(revoked.code(), ExitCode::FAILURE);
     }
 }

@@ -7,7 +7,7 @@ use crate::output;
 use crate::quotas;
 use crate::settings::{self, Flags, Settings, row};
 use anyhow::{Context, Result, anyhow, bail};
-use ratekeeper_quota::{DatabaseAddress, Editor, FleetToken, QuotaStore};
+use ratekeeper_quota::{DatabaseAddress, Editor, FleetToken, FleetTokenError, QuotaStore};
 use ratekeeper_server::{AdminToken, FleetCopy, Role, Tokens};
 use std::future::Future;
 use std::io::ErrorKind;
@@ -179,11 +179,25 @@ impl Fleet {
     /// Revokes the tokens of a holder, and waits until the nodes refuse them.
     pub(super) fn revoke(&self, name: &str) -> Result<Confirmations> {
         let editor = self.editor();
-        let name = name.to_owned();
-        self.with_store(quotas::open_existing, async move |store| {
-            let version = store.revoke_token(&name, &editor).await?;
-            Confirmations::wait(&store, version).await
+        let revoked = self.with_store(quotas::open_existing, async move |store| {
+            let version = store.revoke_token(name, &editor).await?;
+            // It is revoked, whatever comes of the question.
+            let confirmed = Confirmations::wait(&store, version).await;
+            Ok(confirmed.unwrap_or_else(|why| Confirmations::unknown(version, &why)))
+        });
+        revoked.map_err(|error| match error.downcast_ref() {
+            Some(FleetTokenError::Unknown(_)) if self.is_local(name) => error.context(format!(
+                "the token of {name} is one of a node alone: use --local"
+            )),
+            _ => error,
         })
+    }
+
+    /// True if the data folder has a token of that name that counts whatever the database says.
+    fn is_local(&self, name: &str) -> bool {
+        let folder = self.settings.values.data_dir.as_deref();
+        let tokens = folder.and_then(|folder| Tokens::local(folder).list().ok());
+        tokens.is_some_and(|tokens| tokens.iter().any(|token| *token.name == *name))
     }
 
     fn editor(&self) -> Editor {

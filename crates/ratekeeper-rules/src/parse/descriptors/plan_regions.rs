@@ -38,7 +38,11 @@ impl RegionsOfWindow {
         let policy = &mut built.policy;
         let mut all = defaults.iter();
         let same = all.find(|keys| keys.window == limit.window());
-        let shared = || defaults.iter().find(|keys| keys.regions.is_some());
+        let is_shared = |keys: &&Self| {
+            let mode = keys.regions;
+            mode.is_some_and(|mode| mode != RegionMode::Unshared)
+        };
+        let shared = || defaults.iter().find(is_shared);
         if let (None, Some(keys)) = (policy.regions, same.or_else(shared)) {
             policy.regions = keys.regions;
             policy.post_interval = policy.post_interval.or(keys.post_interval);

@@ -236,6 +236,24 @@ async fn a_connection_over_http1_may_be_idle_for_longer_than_a_head_may_take() {
     }
 }
 
+/// Our half is closed first: over TLS its client is told, and a request on its way resets nothing.
+#[tokio::test(start_paused = true)]
+async fn an_idle_connection_is_ended_rather_than_cut() {
+    let bounds = ServerBounds {
+        idle_timeout: 5 * LINGER,
+        ..ServerBounds::default()
+    };
+    let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    for protocol in [Protocol::Http1, Protocol::Either] {
+        let service = ByHyper(slow(Duration::ZERO));
+        let mut client = spoken_over(protocol, service, bounds, Arc::new(Drain::new()));
+        client.write_all(request).await.expect("it is open");
+        assert!(is_closed_within(&mut client, 12 * LINGER).await);
+        let crossing = client.write_all(request).await;
+        assert!(crossing.is_ok(), "{protocol:?}: {crossing:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_head_that_trickles_is_not_waited_for() {
     let bounds = ServerBounds {

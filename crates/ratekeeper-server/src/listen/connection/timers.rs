@@ -18,7 +18,7 @@ pub(super) enum Ring {
     /// The drain has begun: the connection is told to go. No timer rings for it.
     Leave,
     /// The connection was told to go for the drain, and is checked for requests that keep it open.
-    Rest,
+    Linger,
     /// The connection has reached its greatest age.
     Old,
     /// The connection is checked for requests, which keep it open.
@@ -60,7 +60,7 @@ impl Timers {
             grace: None,
             head: Some(after(now, bounds.head_timeout)),
             ping: first_ping.map(|wait| after(now, wait)),
-            rest: None,
+            linger: None,
         })
     }
 
@@ -82,10 +82,10 @@ impl Timers {
         this.first.reset(this.times.first());
     }
 
-    /// Has [`Ring::Rest`] ring.
-    pub(super) fn rest_after(self: Pin<&mut Self>, wait: Duration) {
+    /// Has [`Ring::Linger`] ring.
+    pub(super) fn linger_after(self: Pin<&mut Self>, wait: Duration) {
         let this = self.project();
-        this.times.rest = Some(after(Instant::now(), wait));
+        this.times.linger = Some(after(Instant::now(), wait));
         this.first.reset(this.times.first());
     }
 
@@ -122,14 +122,21 @@ struct Times {
     head: Option<Instant>,
     ping: Option<Instant>,
     /// Set once the connection was told to go for the drain.
-    rest: Option<Instant>,
+    linger: Option<Instant>,
 }
 
 impl Times {
     /// The earliest.
     fn first(&self) -> Instant {
         let idle = self.idle.as_ref().map(|idle| idle.next);
-        let others = [idle, self.age, self.grace, self.head, self.ping, self.rest];
+        let others = [
+            idle,
+            self.age,
+            self.grace,
+            self.head,
+            self.ping,
+            self.linger,
+        ];
         others
             .into_iter()
             .flatten()
@@ -153,8 +160,8 @@ impl Times {
         if rings(|times| &mut times.ping) {
             return Some(Ring::Ping);
         }
-        if rings(|times| &mut times.rest) {
-            return Some(Ring::Rest);
+        if rings(|times| &mut times.linger) {
+            return Some(Ring::Linger);
         }
         let idle = self.idle.as_mut().and_then(|idle| idle.ring(now));
         if idle.is_some() {
@@ -227,7 +234,7 @@ mod tests {
             grace: None,
             head: Some(now + 3 * SECOND),
             ping: Some(now + 5 * SECOND),
-            rest: None,
+            linger: None,
         }
     }
 
@@ -236,7 +243,7 @@ mod tests {
         let ring = poll_fn(|cx| timers.as_mut().poll(cx)).await;
         let name = match ring {
             Ring::Leave => 'd',
-            Ring::Rest => 'r',
+            Ring::Linger => 'r',
             Ring::Old => 'o',
             Ring::Idle => 'i',
             Ring::HeadDue => 'h',
@@ -264,7 +271,7 @@ mod tests {
         }
         timers.as_mut().leave(Some(3 * SECOND));
         timers.as_mut().ping_after(6 * SECOND);
-        timers.as_mut().rest_after(7 * SECOND);
+        timers.as_mut().linger_after(7 * SECOND);
         for expected in [
             ('l', 16),
             ('g', 18),
