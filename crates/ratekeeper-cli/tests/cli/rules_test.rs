@@ -1,7 +1,10 @@
 //! `ratekeeper rules test`.
 
 use crate::support::{repository, run, write};
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use ratekeeper_testkit::assert_contains;
+use ring::hmac;
 use std::path::Path;
 use tempfile::{TempDir, tempdir};
 
@@ -336,4 +339,30 @@ fn the_shadow_mode_of_a_service_is_not_that_of_tests() {
     write(folder.path(), "ratekeeper.yaml", "shadow_mode: true\n");
     let said = run(folder.path(), "rules test rules --config ratekeeper.yaml").succeeded();
     assert_eq!(said, "ok    t\nok: 1 test passed\n");
+}
+
+#[test]
+fn tokens_are_judged_by_the_time_of_their_step() {
+    const SECRET: &str = "a secret of at least thirty-two bytes";
+    // The test begins at the default time, 2026-01-01; the token is valid for its first hour.
+    let parts = [
+        r#"{"alg":"HS256"}"#,
+        r#"{"sub":"ada","exp":1767229200,"nbf":1767225600}"#,
+    ];
+    let message = parts
+        .map(|part| BASE64_URL_SAFE_NO_PAD.encode(part))
+        .join(".");
+    let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
+    let signature = BASE64_URL_SAFE_NO_PAD.encode(hmac::sign(&key, message.as_bytes()));
+    let asked =
+        format!("request: GET /x, headers: {{ authorization: 'Bearer {message}.{signature}' }}");
+    let folder = folder(&format!(
+        "  - {{ {asked}, expect: {{ decision: allowed, rule: ~ }} }}\n  \
+         - {{ at: 59m, {asked}, expect: {{ decision: allowed, rule: ~ }} }}\n  \
+         - {{ at: 62m, {asked}, expect: {{ refused: 401 }} }}\n"
+    ));
+    write(folder.path(), "secret", SECRET);
+    let settings = "identity: { from: [ 'claim:sub' ], jwt: { secret_file: secret } }\n";
+    write(folder.path(), "settings.yaml", settings);
+    run(folder.path(), "rules test rules --config settings.yaml").succeeded();
 }

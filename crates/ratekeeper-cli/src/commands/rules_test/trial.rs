@@ -87,7 +87,8 @@ impl Trial {
     fn step(&mut self, step: &TestStep, settings: &Settings) -> Result<Answered, String> {
         // The rules stay while plans change.
         let snapshot = self.limiter.snapshot().clone();
-        asked::with_check(&step.request, settings, snapshot.rules(), |check| {
+        let at = self.start.after(step.at);
+        asked::with_check(&step.request, (at, settings), snapshot.rules(), |check| {
             if step.expected.rule != Some(None) {
                 all_known(check, snapshot.rules())?;
             }
