@@ -53,6 +53,9 @@ pub(crate) struct RulesTest {
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) reading: ReadingBySettings,
+    /// Write the results to this file as well, as JUnit XML
+    #[arg(long, value_name = "FILE")]
+    pub(crate) junit: Option<PathBuf>,
     /// Print only failures
     #[arg(long, short, conflicts_with = "json")]
     pub(crate) quiet: bool,
