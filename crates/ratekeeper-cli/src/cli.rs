@@ -16,7 +16,7 @@ pub(crate) use quota::{
     QuotaImport, QuotaList, QuotaRevert, QuotaSet, QuotaUsage, TenantArgs, TenantsForm, UsageBy,
 };
 use reading::{Reading, ReadingBySettings};
-pub(crate) use rules_files::{RulesDiff, RulesTest};
+pub(crate) use rules_files::{FailOn, RulesDiff, RulesTest};
 
 use crate::settings::{self, CommandFlags, Environment};
 use clap::{Args, Parser, Subcommand};

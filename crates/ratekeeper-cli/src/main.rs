@@ -20,6 +20,7 @@ mod traces;
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue};
 use cli::Cli;
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 /// Requests are made of small pieces that live for microseconds, which is what this one is good at.
@@ -45,9 +46,14 @@ fn main() -> ExitCode {
 
 fn said_by_clap(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        // A reader that has gone away cannot be told.
-        let _ = error.print();
-        return ExitCode::SUCCESS;
+        return match error.print() {
+            // A reader that has gone away cannot be told.
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                output::complain(&format!("ratekeeper: {error}"));
+                ExitCode::FAILURE
+            }
+            _ => ExitCode::SUCCESS,
+        };
     }
     let hint = misplaced(error);
     if cli::asks_for_json(std::env::args()) {

@@ -14,6 +14,7 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use ratekeeper_core::Timestamp;
 use ratekeeper_rules::secret::is_secret_by_default;
 use ratekeeper_rules::{PathFolding, PathForm};
 
@@ -189,17 +190,18 @@ impl Identity {
         self.tokens.is_some()
     }
 
-    /// The claims of `token`, sent by `sender`; None if it is not accepted and the settings
+    /// The claims of `token`, sent by `sender` at `at` or now; None if it is not accepted and the settings
     /// tolerate that.
     pub(crate) fn claims(
         &self,
         token: &str,
         sender: Option<IpAddr>,
+        at: Option<Timestamp>,
     ) -> Result<Option<Arc<Claims>>, Unauthenticated> {
         let Some(tokens) = &self.tokens else {
             return Ok(None);
         };
-        match (tokens.claims(token, sender), tokens.on_invalid()) {
+        match (tokens.claims(token, sender, at), tokens.on_invalid()) {
             (Ok(claims), _) => Ok(Some(claims)),
             (Err(why), OnInvalid::Refuse) => Err(Unauthenticated::Token(why)),
             (Err(_), OnInvalid::Anonymous) => Ok(None),

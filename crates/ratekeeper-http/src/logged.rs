@@ -60,6 +60,7 @@ impl<'a> Original<'a> {
             }),
             headers: line.headers,
             is_from_trusted: true,
+            at: None,
             body: None,
         })
     }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use http::header::FORWARDED;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use ratekeeper_core::Timestamp;
 
 use crate::forwarded;
 use crate::forwarding::{ClientHeader, Forwarding, Hop};
@@ -48,6 +49,8 @@ pub struct Original<'a> {
     pub is_from_trusted: bool,
     /// The values in its body that are read; None where bodies are not read.
     pub body: Option<&'a BodyValues>,
+    /// The time that the dates of its token are compared with; None for the present.
+    pub at: Option<Timestamp>,
 }
 
 impl<'a> Original<'a> {
@@ -77,6 +80,7 @@ impl<'a> Original<'a> {
             headers,
             is_from_trusted: forwarding.trusted.contains(peer),
             body: None,
+            at: None,
         };
         if !original.is_from_trusted {
             return Ok(original);
@@ -138,6 +142,7 @@ impl<'a> Original<'a> {
             headers,
             is_from_trusted,
             body: None,
+            at: None,
         })
     }
 }

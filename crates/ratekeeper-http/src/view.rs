@@ -43,7 +43,7 @@ impl<'a> View<'a> {
             true => bearer_token(request.headers)?,
             false => None,
         };
-        let claims = claims.map(|token| identity.claims(token, request.client));
+        let claims = claims.map(|token| identity.claims(token, request.client, request.at));
         let mut view = Self {
             request,
             identity,

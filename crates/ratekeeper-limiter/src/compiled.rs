@@ -30,8 +30,8 @@ pub(crate) struct Compiled {
     /// By the rule's file and its switch.
     pub(crate) mode: RuleMode,
     pub(crate) stats: Arc<RuleStats>,
-    /// True if an earlier rule of the same id has these statistics too.
-    pub(crate) shares_stats: bool,
+    /// True if lists leave it out: a rule of the same id has these statistics and is listed, or no tenant has it any more.
+    pub(crate) is_left_out: bool,
 }
 
 #[derive(Debug)]
@@ -195,7 +195,7 @@ impl Compiled {
             full_mode,
             mode,
             stats,
-            shares_stats: false,
+            is_left_out: false,
         }
     }
 }

@@ -95,25 +95,40 @@ impl Snapshot {
         let mut kept = before.map(Self::by_id).unwrap_or_default();
         let mut slots = Slots::without(&rules, &kept);
         // Limits that single tenants have in one place have one id, and are counted together.
-        let mut customs: HashMap<Arc<str>, (Arc<RuleStats>, RuleSlot)> = HashMap::new();
-        let compiled = rules.rules().iter().map(|rule| {
-            let mode = modes_of_rules.of(rule);
-            if let Some((stats, slot)) = customs.get(&*rule.id) {
-                let stats = Arc::clone(stats);
-                return Compiled {
-                    shares_stats: true,
-                    ..Compiled::new(rule, mode, *slot, places, stats, &namer)
+        let mut customs: HashMap<Arc<str>, Custom> = HashMap::new();
+        let unused = rules.unused_overrides();
+        let compiled = (0..)
+            .map(RuleIndex)
+            .zip(rules.rules())
+            .map(|(index, rule)| {
+                let mode = modes_of_rules.of(rule);
+                let is_unused = unused.binary_search(&index).is_ok();
+                if let Some(custom) = customs.get_mut(&*rule.id) {
+                    let is_left_out = is_unused || custom.is_listed;
+                    custom.is_listed |= !is_unused;
+                    let stats = Arc::clone(&custom.stats);
+                    return Compiled {
+                        is_left_out,
+                        ..Compiled::new(rule, mode, custom.slot, places, stats, &namer)
+                    };
+                }
+                let (stats, slot) = match kept.remove(&*rule.id) {
+                    Some(kept) => kept,
+                    None => (Arc::new(RuleStats::new(rule)), slots.next()),
                 };
-            }
-            let (stats, slot) = match kept.remove(&*rule.id) {
-                Some(kept) => kept,
-                None => (Arc::new(RuleStats::new(rule)), slots.next()),
-            };
-            if rules.plan_of(rule) == CUSTOM {
-                customs.insert(rule.id.clone(), (Arc::clone(&stats), slot));
-            }
-            Compiled::new(rule, mode, slot, places, stats, &namer)
-        });
+                if rules.plan_of(rule) == CUSTOM {
+                    let custom = Custom {
+                        stats: Arc::clone(&stats),
+                        slot,
+                        is_listed: !is_unused,
+                    };
+                    customs.insert(rule.id.clone(), custom);
+                }
+                Compiled {
+                    is_left_out: is_unused,
+                    ..Compiled::new(rule, mode, slot, places, stats, &namer)
+                }
+            });
         let compiled: Vec<Compiled> = compiled.collect();
         let held = HeldLimits::of(rules.rules(), &compiled, &namer);
         let has_replaces = rules.rules().iter().any(|rule| !rule.replaces.is_empty());
@@ -212,7 +227,7 @@ impl Snapshot {
     }
 
     /// The statistics of every rule, in the order of the files. The limits that single tenants have in
-    /// one place have the first one's.
+    /// one place have the first one's; those that none has any more are left out.
     pub fn stats(&self) -> impl Iterator<Item = &RuleStats> {
         self.counted().map(|(_, stats)| stats)
     }
@@ -220,15 +235,15 @@ impl Snapshot {
     /// As [`Self::stats`], each with its rule.
     pub fn counted(&self) -> impl Iterator<Item = (&Rule, &RuleStats)> {
         let rules = self.rules.rules().iter().zip(&self.compiled);
-        let own = rules.filter(|(_, made)| !made.shares_stats);
+        let own = rules.filter(|(_, made)| !made.is_left_out);
         own.map(|(rule, made)| (rule, &*made.stats))
     }
 
     /// The rules in the order of the files, with the modes that they are in. As in [`Self::counted`], the
-    /// limits that single tenants have in one place are one.
+    /// limits that single tenants have in one place are one, and those that none has any more are left out.
     pub fn listed(&self) -> impl Iterator<Item = ListedRule<'_>> {
         let rules = self.rules.rules().iter().zip(&self.compiled);
-        let own = rules.filter(|(_, made)| !made.shares_stats);
+        let own = rules.filter(|(_, made)| !made.is_left_out);
         own.map(|(rule, made)| ListedRule {
             rule,
             mode: made.mode,
@@ -273,6 +288,14 @@ impl Snapshot {
     pub(crate) fn compiled(&self, index: RuleIndex) -> &Compiled {
         &self.compiled[index.get()]
     }
+}
+
+/// What the limits that single tenants have in one place share.
+struct Custom {
+    stats: Arc<RuleStats>,
+    slot: RuleSlot,
+    /// True if one of them is listed for all.
+    is_listed: bool,
 }
 
 /// The load shedders of the files, in the modes that operators have switched them to.

@@ -104,7 +104,7 @@ impl fmt::Display for Change {
 
 impl RuleSet {
     /// Returns the rules that were added, removed or changed since `old`, sorted by id. Unchanged
-    /// rules are left out, and so are the limits that single tenants have.
+    /// rules are left out, and so are the limits that single tenants have. A rule with another id whose usage goes on has changed.
     #[must_use]
     pub fn changes_since(&self, old: &Self) -> Vec<Change> {
         self.changes_with(old, OwnCounters::Apart)
@@ -121,37 +121,68 @@ impl RuleSet {
         let (before, after) = (by_id(old), by_id(self));
         let (around_before, around) = (surroundings::all(old), surroundings::all(self));
         let nothing = Surroundings::default();
-        let rules = shared(old).map(|(_, rule)| rule);
-        let removed = rules.filter(|rule| !after.contains_key(&rule.id));
-        let mut changes: Vec<_> = removed
-            .map(|rule| {
-                change(
-                    rule,
-                    ChangeKind::Removed {
-                        limit: described_with_algorithm(rule),
-                    },
-                )
-            })
-            .collect();
+        let of_old = |(index, rule)| (rule, around_before.get(&index).unwrap_or(&nothing));
+        let gone = shared(old).filter(|(_, rule)| !after.contains_key(&rule.id));
+        let mut gone = Gone::of(gone.map(of_old), own);
+        let mut changes = Vec::new();
         for (index, rule) in shared(self) {
-            let kind = match before.get(&rule.id) {
+            let now = (rule, around.get(&index).unwrap_or(&nothing));
+            let earlier = before.get(&rule.id).copied().map(of_old);
+            let kind = match earlier.or_else(|| gone.take(now)) {
                 None => Some(ChangeKind::Added {
                     limit: described_with_algorithm(rule),
                 }),
-                Some((earlier_index, earlier)) => difference(
-                    (
-                        earlier,
-                        around_before.get(earlier_index).unwrap_or(&nothing),
-                    ),
-                    (rule, around.get(&index).unwrap_or(&nothing)),
-                    own,
-                ),
+                Some(earlier) => difference(earlier, now, own),
             };
             changes.extend(kind.map(|kind| change(rule, kind)));
         }
+        changes.extend(gone.rules().map(|rule| {
+            let limit = described_with_algorithm(rule);
+            change(rule, ChangeKind::Removed { limit })
+        }));
         changes.sort_by(|one, other| one.rule.cmp(&other.rule));
         changes
     }
+}
+
+/// A rule, and what is around it.
+type Placed<'a> = (&'a Rule, &'a Surroundings<'a>);
+
+/// The rules whose ids are gone, by what names their counters: the ids do not.
+struct Gone<'a> {
+    rules: HashMap<Counters<'a>, Vec<Placed<'a>>>,
+    own: OwnCounters,
+}
+
+/// The place of a rule, and what it counts.
+type Counters<'a> = (&'a str, &'a [Box<str>], Option<&'a str>, String);
+
+impl<'a> Gone<'a> {
+    fn of(all: impl Iterator<Item = Placed<'a>>, own: OwnCounters) -> Self {
+        let mut rules = HashMap::<_, Vec<_>>::new();
+        for rule in all {
+            rules.entry(counters(rule, own)).or_default().push(rule);
+        }
+        Self { rules, own }
+    }
+
+    /// Takes the rule whose usage goes on under another id.
+    fn take(&mut self, now: Placed<'a>) -> Option<Placed<'a>> {
+        // What regions tell each other goes by the id.
+        if now.0.regions.is_some() {
+            return None;
+        }
+        self.rules.get_mut(&counters(now, self.own))?.pop()
+    }
+
+    fn rules(&self) -> impl Iterator<Item = &'a Rule> {
+        self.rules.values().flatten().map(|(rule, _)| *rule)
+    }
+}
+
+fn counters<'a>((rule, around): Placed<'a>, own: OwnCounters) -> Counters<'a> {
+    let counted = counted(rule, around, own);
+    (&rule.domain, &rule.path, rule.plan.as_deref(), counted)
 }
 
 /// The rules that are not a single tenant's.
@@ -169,8 +200,8 @@ fn change(rule: &Rule, kind: ChangeKind) -> Change {
 
 /// The difference between two rules, each with what is around it.
 fn difference(
-    (before, around_before): (&Rule, &Surroundings<'_>),
-    (after, around): (&Rule, &Surroundings<'_>),
+    (before, around_before): Placed<'_>,
+    (after, around): Placed<'_>,
     own: OwnCounters,
 ) -> Option<ChangeKind> {
     let counted = |rule, around| counted(rule, around, own);
@@ -207,6 +238,7 @@ fn others(before: &Rule, after: &Rule) -> Vec<String> {
         both.map(|rule| rule.limited().and_then(of).unwrap_or(NONE.to_owned()))
     };
     let spelt = [
+        ("id", text(|rule| Some(&rule.id))),
         ("name", text(|rule| rule.name.as_deref())),
         ("plan", text(|rule| rule.plan.as_deref())),
         ("store", text(|rule| rule.store.as_deref())),
@@ -294,7 +326,7 @@ fn amount(limit: &RuleLimit, window: &str) -> String {
     match limit {
         RuleLimit::Unlimited => "unlimited".to_owned(),
         RuleLimit::Limited(limit) if limit.algorithm().holds_permits() => {
-            format!("{} at once", limit.quota())
+            format!("{} at a time", limit.quota())
         }
         RuleLimit::Limited(limit) => {
             let burst = match limit.capacity() {

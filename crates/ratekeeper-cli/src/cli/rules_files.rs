@@ -1,7 +1,7 @@
 //! The commands that take rules in files, and no service: `rules test`, `rules diff`.
 
 use super::reading::ReadingBySettings;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
 pub(super) const TEST_HELP: &str = "\
@@ -29,11 +29,12 @@ Examples:
 pub(super) const DIFF_HELP: &str = "\
 A reload of NEW in place of OLD does what is printed: a limit that changes keeps its usage, one whose algorithm or window changes starts afresh. It warns of what is limited no more.
 
-Exit codes, as those of diff: 0 no difference, 1 differences, 2 invalid command line, or rules are refused.
+Exit codes, as those of diff: 0 no difference, 1 differences, 2 invalid command line, or rules are refused. With --fail-on warnings, 1 is for warnings alone.
 
 Examples:
   ratekeeper rules diff rules.yaml new.yaml
   ratekeeper rules diff <(git show main:rules.yaml) rules.yaml
+  ratekeeper rules diff old/ new/ --fail-on warnings
   ratekeeper rules diff old/ new/ --json | jq -r '.warnings[]'";
 
 #[derive(Debug, Args)]
@@ -52,6 +53,9 @@ pub(crate) struct RulesTest {
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) reading: ReadingBySettings,
+    /// Write the results to this file as well, as JUnit XML
+    #[arg(long, value_name = "FILE")]
+    pub(crate) junit: Option<PathBuf>,
     /// Print only failures
     #[arg(long, short, conflicts_with = "json")]
     pub(crate) quiet: bool,
@@ -71,6 +75,9 @@ pub(crate) struct RulesDiff {
     /// Tenants before, to compare them with those of --tenants; without it, tenants are left out
     #[arg(long, value_name = "PATH")]
     pub(crate) old_tenants: Option<PathBuf>,
+    /// Exit with 1 if there is this
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = FailOn::Difference)]
+    pub(crate) fail_on: FailOn,
     /// Settings file that `serve` reads the rules by [default: as for `serve`]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -79,4 +86,13 @@ pub(crate) struct RulesDiff {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What ends `rules diff` with 1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum FailOn {
+    /// Any difference
+    Difference,
+    /// A limit that is lifted, or holds for less
+    Warnings,
 }

@@ -1,9 +1,10 @@
 //! `ratekeeper rules diff OLD NEW`.
 
+mod free;
 mod loosened;
 mod report;
 
-use crate::cli::RulesDiff;
+use crate::cli::{FailOn, RulesDiff};
 use crate::settings::{self, Flags, Settings};
 use crate::{output, rules};
 use anyhow::Result;
@@ -18,6 +19,11 @@ const TROUBLE: u8 = 2;
 pub(crate) fn run(args: &RulesDiff) -> Result<ExitCode> {
     let (old, new) = match read(args) {
         Ok(both) => both,
+        // Whoever reads JSON gets JSON.
+        Err(error) if args.json => {
+            output::answer(true, &Report::failed(&error), || Ok(String::new()))?;
+            return Ok(ExitCode::from(TROUBLE));
+        }
         Err(error) => {
             output::complain(&format!("ratekeeper: {error:#}"));
             return Ok(ExitCode::from(TROUBLE));
@@ -25,9 +31,13 @@ pub(crate) fn run(args: &RulesDiff) -> Result<ExitCode> {
     };
     let report = Report::of(&old, &new);
     output::answer(args.json, &report, || Ok(report.text()))?;
-    Ok(match report.is_same() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    let is_failure = match args.fail_on {
+        FailOn::Difference => !report.is_same(),
+        FailOn::Warnings => report.has_warnings(),
+    };
+    Ok(match is_failure {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
     })
 }
 

@@ -8,8 +8,9 @@ use crate::cli::{AdminAccess, AdminCredentials, RulesExplain};
 use crate::settings::{self, Flags, Settings, row};
 use crate::{limiter, output, rules};
 use anyhow::{Result, anyhow};
-use ratekeeper_limiter::{Check, Explanation, Limiter};
+use ratekeeper_limiter::{Check, ENTRY_BYTES_MAX, Explanation, Limiter};
 use ratekeeper_rules::entries;
+use ratekeeper_server::{DESCRIPTORS_MAX, ENTRIES_MAX};
 use ratekeeper_store::memory::MemoryStore;
 use serde_json::json;
 use std::process::ExitCode;
@@ -26,6 +27,10 @@ pub(crate) fn run(args: &RulesExplain) -> Result<ExitCode> {
             return Ok(ExitCode::from(2));
         }
     };
+    if let Some(message) = too_much(&descriptors) {
+        output::complain(&format!("ratekeeper: {message}"));
+        return Ok(ExitCode::from(2));
+    }
     let access = args.address.as_ref().map(|address| AdminAccess {
         address: address.clone(),
         credentials: args.credentials.clone(),
@@ -49,6 +54,20 @@ pub(crate) fn run(args: &RulesExplain) -> Result<ExitCode> {
         (None, None) => explain(args, &descriptors)?,
     };
     output::answer(args.json, &explanation, || Ok(shown::text(&explanation)))
+}
+
+/// Says which bound of a service the descriptors exceed: it would refuse them, whatever the rules say.
+fn too_much(descriptors: &Descriptors) -> Option<String> {
+    if descriptors.len() > DESCRIPTORS_MAX {
+        return Some(format!("there are more than {DESCRIPTORS_MAX} descriptors"));
+    }
+    if descriptors.iter().any(|it| it.len() > ENTRIES_MAX) {
+        return Some(format!("there are more than {ENTRIES_MAX} entries"));
+    }
+    let texts = descriptors.iter().flatten();
+    let mut texts = texts.flat_map(|(key, value)| [key, value]);
+    let is_any = texts.any(|text| text.len() > ENTRY_BYTES_MAX);
+    is_any.then(|| format!("a key or a value has more than {ENTRY_BYTES_MAX} bytes"))
 }
 
 fn explained_request(args: &RulesExplain, request: &str) -> Result<ExitCode> {

@@ -7,6 +7,8 @@
 
 mod asked;
 mod compare;
+mod junit;
+mod reached;
 mod report;
 mod rulebook;
 mod seen;
@@ -15,7 +17,7 @@ mod trial;
 use crate::cli::RulesTest as Args;
 use crate::output;
 use crate::settings::{self, Flags, Settings, row};
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use ratekeeper_rules::{Diagnostics, Source, TestFile, read_tests};
 use report::Report;
 use rulebook::Rulebook;
@@ -29,6 +31,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         Err(error) if args.json => Report::failed(&error),
         Err(error) => return Err(error),
     };
+    if let Some(path) = &args.junit {
+        let written = std::fs::write(path, report.junit());
+        written.with_context(|| format!("cannot write {}", path.display()))?;
+    }
     if args.json {
         output::answer(true, &report, || Ok(String::new()))?;
     } else {
@@ -60,6 +66,10 @@ fn report(args: &Args) -> Result<Report> {
             args.name.as_deref().unwrap_or_default()
         );
     }
+    // Tests that were left out may reach the others.
+    if args.name.is_none() {
+        report.set_reached(rulebook.reached());
+    }
     Ok(report)
 }
 
@@ -72,8 +82,9 @@ fn run_file(
     let is_wanted = |name: &str| args.name.as_ref().is_none_or(|part| name.contains(&**part));
     for test in file.tests.iter().filter(|test| is_wanted(&test.name)) {
         let named = test.rules.as_deref();
-        if let Some(rules) = rulebook.rules(Path::new(&source.name), named, report)? {
-            report.add(test, trial::run(test, rules, rulebook.settings())?);
+        let settings = rulebook.settings();
+        if let Some((rules, reached)) = rulebook.rules(Path::new(&source.name), named, report)? {
+            report.add(test, trial::run(test, rules, settings, reached)?);
         }
     }
     Ok(())

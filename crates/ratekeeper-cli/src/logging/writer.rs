@@ -154,7 +154,8 @@ mod tests {
         drop(held);
         lines.finish();
         let written = pipe.0.lock().expect("nothing has panicked").clone();
-        let whole = b"a line\n".repeat(WAITING_MAX + 10 - dropped as usize);
+        let kept = WAITING_MAX + 10 - usize::try_from(dropped).expect("it is small");
+        let whole = b"a line\n".repeat(kept);
         assert_eq!(written, whole);
     }
 }

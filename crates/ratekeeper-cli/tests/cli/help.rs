@@ -54,3 +54,14 @@ fn each_command_has_its_own_flags() {
     assert_eq!(said.code, Some(2), "{}", said.err);
     assert_contains(&said.err, "ratekeeper gateway");
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_help_that_cannot_be_written_is_a_failure() {
+    let full = std::fs::File::create("/dev/full").expect("Linux has it");
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_ratekeeper"));
+    let said = command.arg("--help").stdout(full).output();
+    let said = said.expect("it can be run");
+    assert_eq!(said.status.code(), Some(1));
+    assert_contains(&String::from_utf8_lossy(&said.stderr), "No space left");
+}

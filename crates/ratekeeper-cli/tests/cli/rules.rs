@@ -339,6 +339,31 @@ fn several_descriptors_are_one_request() {
 }
 
 #[test]
+fn what_a_service_refuses_is_not_explained() {
+    let folder = tempdir().expect("a folder can be made");
+    let text = "domain: d\ndescriptors: [{ key: a, rate_limit: { window: 1m, limit: 1 } }]\n";
+    write(folder.path(), "rules.yaml", text);
+    let explained = |descriptors: &[&str]| {
+        let args = ["rules", "explain", "--rules", "rules.yaml", "d"];
+        run(folder.path(), [&args[..], descriptors].concat().as_slice())
+    };
+    let entries = |count: usize| vec!["a=b"; count].join(",");
+    let long = |bytes: usize| format!("a={}", "x".repeat(bytes));
+    explained(&[&entries(32)]).succeeded();
+    explained(&["a=b"; 100]).succeeded();
+    explained(&[&long(65_536)]).succeeded();
+    for (descriptors, why) in [
+        (vec![&*entries(33)], "there are more than 32 entries"),
+        (vec!["a=b"; 101], "there are more than 100 descriptors"),
+        (vec![&*long(65_537)], "more than 65536 bytes"),
+    ] {
+        let said = explained(&descriptors);
+        assert_eq!(said.code, Some(2), "{}", said.out);
+        assert_contains(&said.err, why);
+    }
+}
+
+#[test]
 fn live_counters_are_explained_and_not_taken_from() {
     let folder = tempdir().expect("a folder can be made");
     let service = serve(folder.path()).rules(RULES).start();

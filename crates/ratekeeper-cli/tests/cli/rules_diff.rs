@@ -184,3 +184,77 @@ fn tenants_belong_to_the_rules_they_are_for() {
     assert_eq!((said.code, said.err.as_str()), (Some(1), ""));
     assert_contains(&said.out, "~ d: tenants: 0 new, 0 removed, 1 changed\n");
 }
+
+#[test]
+fn a_limit_that_holds_for_less_is_warned_of() {
+    let path = OLD.replace("domain: d", "domain: d\nevaluation: path");
+    let limit = "rate_limit: { window: 1m, limit: 5 } }";
+    for (old, new, warning) in [
+        (
+            &*path,
+            path.replace("evaluation: path", "evaluation: leaf"),
+            "warning: d: under evaluation leaf no limit holds for requests with further entries\n",
+        ),
+        (
+            OLD,
+            OLD.replace("{ key: a,", "{ key: a, enforce: 1%,"),
+            "warning: d.a: it is enforced for 1% now, no longer for 100%\n",
+        ),
+        (
+            OLD,
+            OLD.replace("{ key: a,", "{ key: a, quota_mode: true,"),
+            "warning: d.a: it is in quota mode now, and denies only what no other rule lets pass\n",
+        ),
+        (
+            OLD,
+            format!("{OLD}- {{ key: a, value: vip }}\n"),
+            "warning: d.a_vip: new, without a limit; d.a held for its requests\n",
+        ),
+    ] {
+        assert_contains(&diff(old, &new, "").out, warning);
+        // The other way about it is stricter.
+        let back = diff(&new, old, "");
+        assert!(!back.out.contains("warning"), "{}", back.out);
+    }
+    let beside = format!("{OLD}- {{ key: a, value: vip, {limit}\n- {{ key: e, value: x }}\n");
+    assert!(!diff(OLD, &beside, "").out.contains("warning"));
+}
+
+#[test]
+fn an_id_is_no_counter_and_things_are_told_once() {
+    let renamed = OLD.replace("{ key: a,", "{ key: a, id: q,");
+    assert_eq!(
+        diff(OLD, &renamed, "").out,
+        "~ q: 5 per 1m as before, id d.a -> q, keeps its usage\n\
+         rules: 0 new, 0 removed, 1 changed, 0 from zero\n"
+    );
+    let level = "slas:\n- id: exports\n  match: { methods: [GET], pathPattern: /exports/* }\n  \
+                 tiers: [{ period: 1m, threshold: 1 }]\n";
+    let off = level.replace("id: exports", "id: exports\n  enabled: false");
+    let said = diff(level, &off, "");
+    assert_eq!(
+        said.out.matches("exports").count(),
+        2,
+        "{}{}",
+        said.out,
+        said.err
+    );
+}
+
+#[test]
+fn the_exit_code_may_be_that_of_warnings_alone() {
+    let (higher, shadow) = (
+        OLD.replacen("limit: 5", "limit: 9", 1),
+        OLD.replacen("{ key: a,", "{ key: a, shadow_mode: true,", 1),
+    );
+    assert_eq!(diff(OLD, &higher, "--fail-on warnings").code, Some(0));
+    assert_eq!(diff(OLD, &shadow, "--fail-on warnings").code, Some(1));
+    assert_eq!(diff(OLD, &higher, "--fail-on difference").code, Some(1));
+    let said = diff(OLD, "domain: d\nbananas: 3\n", "--json");
+    assert_eq!((said.code, said.err.as_str()), (Some(2), ""));
+    let report: serde_json::Value = serde_json::from_str(&said.out).expect("it prints JSON");
+    assert_contains(
+        report["error"].as_str().expect("a text"),
+        "unknown key 'bananas'",
+    );
+}

@@ -1,7 +1,10 @@
 //! `ratekeeper rules test`.
 
 use crate::support::{repository, run, write};
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use ratekeeper_testkit::assert_contains;
+use ring::hmac;
 use std::path::Path;
 use tempfile::{TempDir, tempdir};
 
@@ -45,7 +48,7 @@ fn mismatches(steps: &str) -> Vec<[String; 3]> {
 
 fn passes(steps: &str) {
     let folder = folder(steps);
-    let said = run(folder.path(), "rules test rules").succeeded();
+    let said = run(folder.path(), "rules test rules --name t").succeeded();
     assert_eq!(said, "ok    t\nok: 1 test passed\n");
 }
 
@@ -114,6 +117,7 @@ fn what_decided_is_told_with_every_part_that_differs() {
          decision     expected allowed  was denied\n    rule         expected d.other  was d.key\n    \
          remaining    expected 1        was 0\n    retry_after  expected 3s       was 45s\n    \
          decided by: d.key: 2 per 1m, sliding_window, exact (rules/a.yaml:7:17)\n\
+         no test reaches 2 of 3 rules: d.key@pro, d.quiet\n\
          FAILED: 0 tests passed, 1 failed\n"
     );
 }
@@ -335,5 +339,73 @@ fn the_shadow_mode_of_a_service_is_not_that_of_tests() {
         folder("  - { entries: { key: a }, times: 3, expect: { allowed: 2, denied: 1 } }\n");
     write(folder.path(), "ratekeeper.yaml", "shadow_mode: true\n");
     let said = run(folder.path(), "rules test rules --config ratekeeper.yaml").succeeded();
-    assert_eq!(said, "ok    t\nok: 1 test passed\n");
+    assert!(said.ends_with("ok: 1 test passed\n"), "{said}");
+}
+
+#[test]
+fn tokens_are_judged_by_the_time_of_their_step() {
+    const SECRET: &str = "a secret of at least thirty-two bytes";
+    // The test begins at the default time, 2026-01-01; the token is valid for its first hour.
+    let parts = [
+        r#"{"alg":"HS256"}"#,
+        r#"{"sub":"ada","exp":1767229200,"nbf":1767225600}"#,
+    ];
+    let message = parts
+        .map(|part| BASE64_URL_SAFE_NO_PAD.encode(part))
+        .join(".");
+    let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
+    let signature = BASE64_URL_SAFE_NO_PAD.encode(hmac::sign(&key, message.as_bytes()));
+    let asked =
+        format!("request: GET /x, headers: {{ authorization: 'Bearer {message}.{signature}' }}");
+    let folder = folder(&format!(
+        "  - {{ {asked}, expect: {{ decision: allowed, rule: ~ }} }}\n  \
+         - {{ at: 59m, {asked}, expect: {{ decision: allowed, rule: ~ }} }}\n  \
+         - {{ at: 62m, {asked}, expect: {{ refused: 401 }} }}\n"
+    ));
+    write(folder.path(), "secret", SECRET);
+    let settings = "identity: { from: [ 'claim:sub' ], jwt: { secret_file: secret } }\n";
+    write(folder.path(), "settings.yaml", settings);
+    run(folder.path(), "rules test rules --config settings.yaml").succeeded();
+}
+
+#[test]
+fn rules_that_no_test_reaches_are_told() {
+    let steps = "  - { entries: { key: a }, expect: allowed }\n  - { entries: { quiet: a }, expect: allowed }\n  \
+                 - { entries: { free: a }, expect: allowed }\n";
+    let folder = folder(steps);
+    let (told, code) = report(folder.path());
+    assert_eq!(code, Some(0), "{told}");
+    assert_eq!(told["rules"], 3, "{told}");
+    assert_eq!(told["unreached"], serde_json::json!(["d.key@pro"]));
+    let said = run(folder.path(), "rules test rules").succeeded();
+    assert_contains(&said, "no test reaches 1 of 3 rules: d.key@pro\n");
+    // Tests that are left out may reach it.
+    let said = run(folder.path(), "rules test rules --name t").succeeded();
+    assert!(!said.contains("reaches"), "{said}");
+}
+
+#[test]
+fn results_are_written_as_junit_xml() {
+    let test = "rules: a.yaml\ndomain: d\ntests:\n- name: a <b> & c\n  steps:\n  - { entries: { key: a }, expect: denied }\n";
+    let folder = files(&[
+        ("a.yaml", RULES),
+        ("a.test.yaml", test),
+        ("b.test.yaml", &test.replace("denied", "allowed")),
+        ("c.test.yaml", "tests: []\nbananas: 3\n"),
+    ]);
+    let said = run(folder.path(), "rules test rules --junit out.xml");
+    assert_eq!(said.code, Some(1), "{}", said.err);
+    let xml = std::fs::read_to_string(folder.path().join("out.xml")).expect("it is written");
+    for part in [
+        "<testsuite name=\"rules/a.test.yaml\" tests=\"1\" failures=\"1\" errors=\"0\">\n\
+         <testcase name=\"a &lt;b&gt; &amp; c\" classname=\"rules/a.test.yaml\" file=\"rules/a.test.yaml\" line=\"4\">\n\
+         <failure message=\"FAIL  a &lt;b&gt; &amp; c  rules/a.test.yaml:4:3\">",
+        "decision  expected denied  was allowed\n",
+        "<testsuite name=\"rules/b.test.yaml\" tests=\"1\" failures=\"0\" errors=\"0\">\n",
+        "<error message=\"unknown key &apos;bananas&apos;",
+    ] {
+        assert_contains(&xml.replace('\'', "&apos;"), part);
+    }
+    let nowhere = run(folder.path(), "rules test rules --junit no/out.xml");
+    nowhere.refused("cannot write no/out.xml");
 }

@@ -7,7 +7,7 @@ use crate::{Domain, Node, Rule, RuleSet, Term};
 
 impl RuleSet {
     /// Returns the changes since `old` that [`Self::changes_since`] does not tell, each in a line of words, sorted: plans,
-    /// tenants of files, descriptors without a limit, service levels, `shed`, `adjust` and `usage`.
+    /// tenants of files, descriptors without a limit, `shed`, `adjust` and `usage`.
     #[must_use]
     pub fn other_changes_since(&self, old: &Self) -> Vec<String> {
         let mut changes = Changes {
@@ -24,7 +24,6 @@ impl RuleSet {
         for domain in old.domains().filter(|it| self.domain(it.name()).is_none()) {
             changes.tell(domain.name(), "the domain is removed");
         }
-        changes.levels();
         let shed = [old, self].map(|rules| rules.shed().map(|shed| &**shed));
         changes.any("shed", shed);
         changes.lines.sort();
@@ -133,18 +132,6 @@ impl Changes<'_> {
                     subject.trim_end_matches('.'),
                     "patterns are tried in another order",
                 );
-            }
-        }
-    }
-
-    fn levels(&mut self) {
-        let old = self.old;
-        for level in self.new.service_levels() {
-            let mut before = old.service_levels().iter();
-            let before = before.find(|earlier| earlier.id == level.id);
-            if let Some(from) = before.filter(|earlier| earlier.enabled != level.enabled) {
-                let change = format!("enabled {} -> {}", from.enabled, level.enabled);
-                self.tell(&level.id, &change);
             }
         }
     }

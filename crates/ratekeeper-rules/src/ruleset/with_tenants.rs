@@ -116,6 +116,23 @@ impl RuleSet {
         resolved.plans = plans.map(|name| plan_of(name)).collect();
     }
 
+    /// The rules of overrides that no tenant has any more: their numbers stay for a while, so that a change of one tenant
+    /// costs little. Sorted.
+    #[must_use]
+    pub fn unused_overrides(&self) -> Vec<RuleIndex> {
+        let of_domain = |domain: &Domain| {
+            let stored = domain.stored.as_ref()?;
+            let limits = &stored.resolved.limits;
+            let rule = |place: usize| Some(limits.get(place)?.as_ref()?.rule);
+            Some(stored.tenants.unused().filter_map(rule).collect::<Vec<_>>())
+        };
+        let unused = self.domains().filter_map(of_domain);
+        let mut unused: Vec<_> = unused.flatten().collect();
+        unused.sort();
+        unused.dedup();
+        unused
+    }
+
     /// The id of the rules of overrides for tenants of `domain` as a whole.
     #[must_use]
     pub fn whole_override_id(&self, domain: &Domain) -> Option<Arc<str>> {

@@ -107,7 +107,7 @@ impl TenantIndex {
     /// Removes a tenant; has no effect if it is not there.
     pub fn remove(&mut self, domain: &str, tenant: TenantHash) {
         if let Some(tenants) = self.domains.get_mut(domain) {
-            tenants.table.remove(tenant);
+            tenants.remove(tenant);
         }
     }
 }
@@ -122,6 +122,8 @@ pub(crate) struct DomainTenants {
     table: PackedTable,
     pub(crate) plans: Arc<Numbered<Box<str>>>,
     pub(crate) limits: Arc<Numbered<TenantOverride>>,
+    /// The times that tenants have each limit, by its place; those at the end that are missing are 0.
+    uses: Arc<Vec<u32>>,
     /// The limits that tenants had when all were last looked through.
     limits_used: usize,
 }
@@ -134,6 +136,39 @@ impl DomainTenants {
     #[inline]
     pub(crate) fn get(&self, hash: TenantHash) -> Option<StoredTenant<'_>> {
         self.table.get(hash)
+    }
+
+    /// The places of the limits that no tenant has any more.
+    pub(crate) fn unused(&self) -> impl Iterator<Item = usize> {
+        let is_unused = |place: &usize| self.uses.get(*place).is_none_or(|uses| *uses == 0);
+        (0..self.limits.values.len()).filter(is_unused)
+    }
+
+    /// Takes the limits of a tenant that goes, or gets others, off the counts.
+    fn uncount(&mut self, hash: TenantHash) {
+        let Some(tenant) = self.table.get(hash).filter(StoredTenant::has_limits) else {
+            return;
+        };
+        let numbers: Vec<_> = tenant.limits().collect();
+        let uses = Arc::make_mut(&mut self.uses);
+        for number in numbers {
+            if let Some(count) = uses.get_mut(place(number)) {
+                *count = count.saturating_sub(1);
+            }
+        }
+    }
+
+    fn count(&mut self, tenant: StoredTenant<'_>) {
+        if !tenant.has_limits() {
+            return;
+        }
+        let uses = Arc::make_mut(&mut self.uses);
+        for place in tenant.limits().map(place) {
+            if uses.len() <= place {
+                uses.resize(place + 1, 0);
+            }
+            uses[place] = uses[place].saturating_add(1);
+        }
     }
 
     /// The same tenants, with numbers for the plans and limits alone that one of them has.
@@ -210,7 +245,14 @@ impl DomainTenants {
             limit,
             more: more.as_ref(),
         };
+        self.uncount(hash);
+        self.count(tenant);
         self.table.put(hash, tenant);
+    }
+
+    fn remove(&mut self, hash: TenantHash) {
+        self.uncount(hash);
+        self.table.remove(hash);
     }
 
     fn put_trace(&mut self, hash: TenantHash, epoch: u32) {
@@ -221,6 +263,7 @@ impl DomainTenants {
             limit: None,
             more: None,
         };
+        self.uncount(hash);
         self.table.put(hash, trace);
     }
 }
@@ -290,7 +333,7 @@ struct StoredPlan {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StoredLimit {
     term: Term,
-    quota: Number,
+    pub(super) quota: Number,
 }
 
 /// The meaning of the tenants' plans and limits under the rules in force.

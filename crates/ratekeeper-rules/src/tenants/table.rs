@@ -56,6 +56,13 @@ impl StoredTenant<'_> {
         self.plan.is_some() || self.limit.is_some() || self.more.is_some()
     }
 
+    /// The numbers of its limits.
+    pub(super) fn limits(&self) -> impl Iterator<Item = Number> {
+        let more = self.more.map(|more| &*more.limits).unwrap_or_default();
+        let more = more.iter().map(|own| own.quota);
+        self.limit.into_iter().chain(more)
+    }
+
     #[inline]
     pub(crate) fn has_limits(&self) -> bool {
         self.limit.is_some() || self.more.is_some_and(|more| !more.limits.is_empty())

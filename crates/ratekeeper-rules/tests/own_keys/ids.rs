@@ -92,6 +92,33 @@ fn changes_tell_which_counters_start_afresh() {
 }
 
 #[test]
+fn usage_goes_on_under_another_id() {
+    let plain = "key: a, rate_limit: { unit: day, limit: 1 }";
+    assert_eq!(
+        told(plain, "key: a, id: q, rate_limit: { unit: day, limit: 2 }"),
+        ["q: 1 per 1d -> 2 per 1d, id d.a -> q, keeps its usage"]
+    );
+    assert_eq!(
+        told(
+            plain,
+            "key: a, rate_limit: [{ unit: day, limit: 1 }, { unit: hour, limit: 1 }]"
+        ),
+        [
+            "d.a#1d: 1 per 1d as before, id d.a -> d.a#1d, keeps its usage",
+            "d.a#1h: new, 1 per 1h, sliding_window",
+        ]
+    );
+    // Other counters are other rules.
+    assert_eq!(
+        told(plain, "key: b, id: q, rate_limit: { unit: day, limit: 1 }"),
+        [
+            "d.a: removed, was 1 per 1d, sliding_window",
+            "q: new, 1 per 1d, sliding_window",
+        ]
+    );
+}
+
+#[test]
 fn changes_tell_what_else_changed() {
     let rule = |more: &str| {
         let limit = "rate_limit: { unit: day, limit: 1 }";
@@ -173,7 +200,7 @@ fn changes_tell_what_else_changed_of_a_limit() {
         |timeout: &str| format!("key: a, concurrency: {{ limit: 3, timeout: {timeout} }}");
     assert_eq!(
         told(&permits("60s"), &permits("90s")),
-        ["d.a#concurrency: 3 at once as before, timeout 1m -> 90s, keeps its usage"]
+        ["d.a#concurrency: 3 at a time as before, timeout 1m -> 90s, keeps its usage"]
     );
 }
 

@@ -121,12 +121,43 @@ async fn list(app: &App, options: DenialOptions, before: &str) -> Result<Json<De
         return Err(ApiError::invalid(field, message));
     }
     let found = find(app, &options, named.as_ref(), most).await;
-    let is_empty = found.denials.is_empty() && found.groups.is_empty();
     let ending = named.as_ref().and_then(Named::as_ending);
-    Ok(Json(match ending.filter(|_| is_empty) {
+    let found = match ending.filter(|_| found.is_empty()) {
         None => found,
         ending => find(app, &options, ending.as_ref(), most).await,
-    }))
+    };
+    if found.is_empty() && app.is_loaded() {
+        has_place(app, &options, before)?;
+    }
+    Ok(Json(found))
+}
+
+/// Refuses a domain or a rule that there is not: "nobody was denied" would be taken for an answer. Rules that are gone
+/// may still have denials.
+fn has_place(app: &App, options: &DenialOptions, before: &str) -> Result<(), ApiError> {
+    let snapshot = app.limiter.snapshot();
+    let rules = snapshot.rules();
+    let unknown = |name: &str| {
+        Err(ApiError::invalid(
+            format!("{before}{name}"),
+            format!("there is no such {name}"),
+        ))
+    };
+    if let Some(domain) = &options.domain
+        && rules.domain(domain).is_none()
+    {
+        return unknown("domain");
+    }
+    match &options.rule {
+        Some(id) if !rules.rules().iter().any(|rule| *rule.id == **id) => unknown("rule"),
+        _ => Ok(()),
+    }
+}
+
+impl Denials {
+    const fn is_empty(&self) -> bool {
+        self.denials.is_empty() && self.groups.is_empty()
+    }
 }
 
 async fn find(app: &App, options: &DenialOptions, named: Option<&Named>, most: usize) -> Denials {

@@ -207,6 +207,42 @@ async fn a_tenant_gets_a_plan_and_an_override_and_loses_them_again() {
 }
 
 #[tokio::test]
+async fn an_override_that_no_tenant_has_any_more_is_listed_nowhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = start_in(folder.path()).await;
+    let put = |tenant: &'static str, requests: u64| {
+        let own = json!({ "descriptor": "default", "requests_per_unit": requests, "unit": "hour" });
+        let body = json!({ "overrides": [own] }).to_string();
+        let running = &running;
+        async move {
+            let path = format!("/admin/v1/quotas/{tenant}");
+            assert_eq!(admin(running, "PUT", &path, &body).await.0, 200);
+        }
+    };
+    let shown = async || {
+        let (_, list) = admin(&running, "GET", "/admin/v1/rules", "").await;
+        let ids = list["rules"].as_array().unwrap().iter();
+        let own = ids.filter(|rule| rule["id"] == "api_platform.customer@custom");
+        let (_, metrics) = running.admin("/metrics").await;
+        (own.count(), metrics.contains("customer@custom"))
+    };
+    put("acme", 7).await;
+    put("other", 8).await;
+    assert_eq!(shown().await, (1, true));
+    // The first of a place was listed for all.
+    assert_eq!(admin(&running, "DELETE", ACME, "").await.0, 204);
+    assert_eq!(shown().await, (1, true));
+    put("other", 9).await;
+    assert_eq!(shown().await, (1, true));
+    let other = "/admin/v1/quotas/other";
+    assert_eq!(admin(&running, "DELETE", other, "").await.0, 204);
+    assert_eq!(shown().await, (0, false));
+    put("acme", 7).await;
+    assert_eq!(shown().await, (1, true));
+    running.stop().await;
+}
+
+#[tokio::test]
 async fn a_reset_sets_the_usage_to_zero() {
     let folder = tempfile::tempdir().unwrap();
     let running = start_in(folder.path()).await;

@@ -91,6 +91,20 @@ async fn a_quiet_tenant_is_found_in_the_flood_of_a_noisy_one() {
 }
 
 #[tokio::test]
+async fn denials_of_a_place_that_there_is_not_are_no_answer() {
+    let running = start(RULES).await;
+    for (query, field) in [("domain=typo", "?domain"), ("rule=d.typo", "?rule")] {
+        let path = format!("/admin/v1/denials?{query}");
+        let (status, told) = get(&running, &path).await;
+        assert_eq!(status, 400, "{told}");
+        assert_eq!(told["field"], field, "{told}");
+    }
+    let (status, told) = get(&running, "/admin/v1/denials?domain=d&rule=d.customer").await;
+    assert_eq!((status, &told["groups"]), (200, &json!([])));
+    running.stop().await;
+}
+
+#[tokio::test]
 async fn denials_of_a_key_are_not_those_of_one_that_it_begins_with() {
     let running = start(RULES).await;
     calls(&running, &[("customer", "acme")], 4).await;

@@ -211,7 +211,7 @@ mod tests {
             assert_eq!(reverted(&quotas("pro", &then), &now), expected);
         }
         // It came down again since.
-        let then = quotas("pro", &[raised.clone()]);
+        let then = quotas("pro", std::slice::from_ref(&raised));
         let now = quotas("pro", &[orders(7)]);
         assert_eq!(reverted(&then, &now), quotas("pro", &[]));
         // They are of another plan, or make way for a limit that was set.

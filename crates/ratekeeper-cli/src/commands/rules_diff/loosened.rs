@@ -1,7 +1,8 @@
 //! The limits that a change lifts.
 
+use super::free;
 use ratekeeper_core::Limit;
-use ratekeeper_rules::{CUSTOM, Enforce, Rule, RuleIndex, RuleSet};
+use ratekeeper_rules::{CUSTOM, Domain, Enforce, Evaluation, Rule, RuleIndex, RuleSet};
 use std::collections::{HashMap, HashSet};
 
 /// Says of each rule that denies under `old` and would not under `new` why, by id.
@@ -22,8 +23,11 @@ pub(super) fn all(old: &RuleSet, new: &RuleSet) -> Vec<String> {
                 }
             },
             Some(now) => {
-                let why = after.why_not(now).map(|why| format!("{id}: it {why} now"));
-                warnings.extend(why);
+                let why = match after.why_not(now) {
+                    Some(why) => Some(format!("it {why} now")),
+                    None => laxer(now, rule),
+                };
+                warnings.extend(why.map(|why| format!("{id}: {why}")));
             }
         }
     }
@@ -33,8 +37,39 @@ pub(super) fn all(old: &RuleSet, new: &RuleSet) -> Vec<String> {
             warnings.push(format!("{}: new, and lets everything pass", rule.id));
         }
     }
+    warnings.extend(free::taken(old, new, |rule| before.denies(rule)));
+    warnings.extend(only_leaves(old, new, |rule| before.denies(rule)));
     warnings.sort();
     warnings
+}
+
+/// Says in which way `now` denies less often than `before`, whatever its limit is.
+fn laxer(now: &Rule, before: &Rule) -> Option<String> {
+    if now.enforce < before.enforce {
+        let (from, to) = (before.enforce, now.enforce);
+        return Some(format!("it is enforced for {to} now, no longer for {from}"));
+    }
+    let is_quota = now.quota_mode && !before.quota_mode;
+    is_quota
+        .then(|| "it is in quota mode now, and denies only what no other rule lets pass".to_owned())
+}
+
+/// Says of each domain whose limits hold no longer for requests with further entries.
+fn only_leaves(old: &RuleSet, new: &RuleSet, denies: impl Fn(&Rule) -> bool) -> Vec<String> {
+    let of_domain = |domain: &Domain| {
+        let before = old.domain(domain.name())?;
+        let evaluations = (before.evaluation(), domain.evaluation());
+        let mut rules = old.rules().iter();
+        let is_any = rules.any(|rule| *rule.domain == *domain.name() && denies(rule));
+        let is_laxer = evaluations == (Evaluation::Path, Evaluation::Leaf) && is_any;
+        is_laxer.then(|| {
+            let name = domain.name();
+            format!(
+                "{name}: under evaluation leaf no limit holds for requests with further entries"
+            )
+        })
+    };
+    new.domains().filter_map(of_domain).collect()
 }
 
 struct Rules<'a> {
@@ -117,7 +152,7 @@ fn is_as_strict(now: &Rule, before: &Rule) -> bool {
 }
 
 /// Returns true for the same place among the rules: the case of URL paths is ignored there.
-fn is_path(one: &[Box<str>], other: &[Box<str>]) -> bool {
+pub(super) fn is_path(one: &[Box<str>], other: &[Box<str>]) -> bool {
     let is_same = |one: &str, other: &str| {
         one == other || (one.starts_with("path_/") && one.eq_ignore_ascii_case(other))
     };
@@ -126,7 +161,7 @@ fn is_path(one: &[Box<str>], other: &[Box<str>]) -> bool {
 }
 
 /// Returns true if `key` ends with the key whose value `valued` ends with.
-fn is_key_of(key: &[Box<str>], valued: &[Box<str>]) -> bool {
+pub(super) fn is_key_of(key: &[Box<str>], valued: &[Box<str>]) -> bool {
     let (Some((key, above)), Some((valued, place))) = (key.split_last(), valued.split_last())
     else {
         return false;

@@ -19,6 +19,9 @@ pub(super) struct Report {
     others: Vec<String>,
     /// The limits that are lifted, in words.
     warnings: Vec<String>,
+    /// The reason why nothing was compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
 }
 
 /// A rule that differs.
@@ -48,7 +51,24 @@ impl Report {
             rules,
             others,
             warnings: loosened::all(old, new),
+            error: None,
         }
+    }
+
+    /// The report where there is nothing to compare.
+    pub(super) fn failed(error: &anyhow::Error) -> Self {
+        Self {
+            schema: SCHEMA,
+            same: false,
+            rules: Vec::new(),
+            others: Vec::new(),
+            warnings: Vec::new(),
+            error: Some(format!("{error:#}")),
+        }
+    }
+
+    pub(super) const fn has_warnings(&self) -> bool {
+        !self.warnings.is_empty()
     }
 
     pub(super) const fn is_same(&self) -> bool {

@@ -4,6 +4,7 @@ use super::seen::Run;
 use crate::http_request::{header, request_line};
 use crate::settings::Settings;
 use http::{HeaderMap, StatusCode};
+use ratekeeper_core::Timestamp;
 use ratekeeper_http::spelling::has_dot_segments;
 use ratekeeper_http::{Hop, Original, Refused};
 use ratekeeper_limiter::{BudgetUse, Check, Waiting};
@@ -19,13 +20,13 @@ pub(super) enum Answered {
     },
 }
 
-/// Passes the check that `request` is to `ask`.
+/// Passes the check that `request`, which comes at `at`, is to `ask`.
 ///
 /// # Errors
 /// A text that says what is wrong with the step.
 pub(super) fn with_check(
     request: &TestRequest,
-    settings: &Settings,
+    (at, settings): (Timestamp, &Settings),
     rules: &RuleSet,
     ask: impl FnOnce(&Check<'_>) -> Result<Run, String>,
 ) -> Result<Answered, String> {
@@ -42,14 +43,14 @@ pub(super) fn with_check(
             }
             ask(&check).map(Answered::Decided)
         }
-        TestRequest::Http(request) => with_http(request, settings, rules, ask),
+        TestRequest::Http(request) => with_http(request, (at, settings), rules, ask),
     }
 }
 
 /// Asks about an HTTP request as the gateway does.
 fn with_http(
     request: &HttpRequest,
-    settings: &Settings,
+    (at, settings): (Timestamp, &Settings),
     rules: &RuleSet,
     ask: impl FnOnce(&Check<'_>) -> Result<Run, String>,
 ) -> Result<Answered, String> {
@@ -70,7 +71,10 @@ fn with_http(
     let (describer, forwarding) = (&settings.auth.describer, &settings.auth.forwarding);
     let hop = Hop::Address(request.client);
     let original = match Original::received(hop, scheme, &method, &uri, &headers, forwarding) {
-        Ok(original) => original,
+        Ok(original) => Original {
+            at: Some(at),
+            ..original
+        },
         Err(malformed) => return Ok(refused(&malformed.into())),
     };
     let domain = describer.domain(request.domain.as_deref(), rules);

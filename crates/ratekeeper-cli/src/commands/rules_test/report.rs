@@ -2,6 +2,8 @@
 
 use super::all;
 use super::compare::Mismatch;
+use super::junit::{Case, Outcome};
+use super::reached::Reached;
 use super::trial::FailedStep;
 use crate::output::{self, count, within_line};
 use ratekeeper_core::duration::format_duration;
@@ -11,6 +13,8 @@ use std::fmt::Write as _;
 
 /// The version of the fields: it changes if one is renamed, removed or means something else.
 const SCHEMA: u32 = 1;
+/// The most ids of rules that no test reached, for people. JSON has all.
+const UNREACHED_SHOWN: usize = 10;
 
 /// The results of all tests.
 #[derive(Serialize)]
@@ -22,6 +26,10 @@ pub(super) struct Report {
     /// Files that are refused, or cannot be read.
     errors: Vec<Problem>,
     tests: Vec<TestResult>,
+    /// The number of rules, those that are off or unlimited left out; null if only some tests were run.
+    rules: Option<usize>,
+    /// The ids of the rules that answered no test, sorted; null likewise.
+    unreached: Option<Vec<String>>,
     /// The errors, for people.
     #[serde(skip)]
     texts: Vec<String>,
@@ -69,6 +77,8 @@ impl Default for Report {
             failed: 0,
             errors: Vec::new(),
             tests: Vec::new(),
+            rules: None,
+            unreached: None,
             texts: Vec::new(),
         }
     }
@@ -123,6 +133,39 @@ impl Report {
         });
     }
 
+    /// Sets the rules that the tests have reached.
+    pub(super) fn set_reached<'a>(&mut self, sets: impl Iterator<Item = &'a Reached>) {
+        let (mut rules, mut unreached) = (0, Vec::new());
+        for set in sets {
+            rules += set.len();
+            unreached.extend(set.missing().map(ToString::to_string));
+        }
+        unreached.sort();
+        (self.rules, self.unreached) = (Some(rules), Some(unreached));
+    }
+
+    /// The tests and the errors, the latter as those of their files.
+    pub(super) fn cases(&self) -> Vec<Case<'_>> {
+        let tests = self.tests.iter().map(|test| Case {
+            file: &test.file,
+            line: test.line,
+            name: &test.name,
+            outcome: match test.ok {
+                true => Outcome::Passed,
+                false => Outcome::Failed(test.text()),
+            },
+        });
+        let errors = self.errors.iter().map(|error| Case {
+            file: error.file.as_deref().unwrap_or("ratekeeper"),
+            line: error.line.unwrap_or(1),
+            name: "is accepted",
+            outcome: Outcome::Error(error.message.clone()),
+        });
+        let mut cases: Vec<_> = tests.chain(errors).collect();
+        cases.sort_by_key(|case| case.file);
+        cases
+    }
+
     /// Returns true if nothing was run or refused.
     pub(super) const fn is_empty(&self) -> bool {
         self.tests.is_empty() && self.errors.is_empty()
@@ -143,6 +186,9 @@ impl Report {
         for test in &self.tests {
             test.add_to(&mut text, is_quiet);
         }
+        if !is_quiet {
+            self.add_unreached(&mut text);
+        }
         let passed = count(self.passed, "test");
         match (self.failed, self.texts.len()) {
             (0, 0) if is_quiet => {}
@@ -161,7 +207,37 @@ impl Report {
     }
 }
 
+impl Report {
+    /// Adds the number of rules that no test reached, and the first of them.
+    fn add_unreached(&self, text: &mut String) {
+        let (Some(rules), Some(unreached)) = (self.rules, &self.unreached) else {
+            return;
+        };
+        if unreached.is_empty() {
+            return;
+        }
+        let shown = unreached.iter().take(UNREACHED_SHOWN);
+        let mut shown: Vec<_> = shown.map(|id| within_line(id)).collect();
+        if unreached.len() > UNREACHED_SHOWN {
+            shown.push("…".into());
+        }
+        let (missing, all) = (unreached.len(), count(rules, "rule"));
+        let _ = writeln!(
+            text,
+            "no test reaches {missing} of {all}: {}",
+            shown.join(", ")
+        );
+    }
+}
+
 impl TestResult {
+    /// The result for people.
+    fn text(&self) -> String {
+        let mut text = String::new();
+        self.add_to(&mut text, false);
+        text
+    }
+
     fn add_to(&self, text: &mut String, is_quiet: bool) {
         let name = within_line(&self.name);
         if self.ok {

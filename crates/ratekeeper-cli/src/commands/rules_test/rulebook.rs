@@ -1,5 +1,6 @@
 //! The rules that tests are about, each set read once.
 
+use super::reached::Reached;
 use super::report::Report;
 use crate::rules;
 use crate::settings::Settings;
@@ -14,7 +15,7 @@ pub(super) struct Rulebook<'a> {
     /// The rules of the command line, which count for all tests.
     given: Option<&'a Path>,
     /// [`None`] for rules that are refused.
-    read: HashMap<PathBuf, Option<RuleSet>>,
+    read: HashMap<PathBuf, Option<(RuleSet, Reached)>>,
 }
 
 impl<'a> Rulebook<'a> {
@@ -39,7 +40,7 @@ impl<'a> Rulebook<'a> {
         file: &Path,
         named: Option<&str>,
         report: &mut Report,
-    ) -> Result<Option<RuleSet>> {
+    ) -> Result<Option<(RuleSet, &mut Reached)>> {
         let beside = || Some(file.parent()?.join(named?));
         let given = self.given.map(Path::to_owned);
         let path = given
@@ -51,24 +52,37 @@ impl<'a> Rulebook<'a> {
                 "{file} names no rules; write `rules: api.yaml` into it, or name them: --rules PATH"
             )
         })?;
-        if let Some(rules) = self.read.get(&path) {
-            return Ok(rules.clone());
+        if !self.read.contains_key(&path) {
+            let rules = self.load(&path, report)?;
+            let rules = rules.map(|rules| {
+                let reached = Reached::of(&rules);
+                (rules, reached)
+            });
+            self.read.insert(path.clone(), rules);
         }
+        let read = self.read.get_mut(&path).and_then(Option::as_mut);
+        Ok(read.map(|(rules, reached)| (rules.clone(), reached)))
+    }
+
+    /// The sets that have been read, with the rules that answered.
+    pub(super) fn reached(&self) -> impl Iterator<Item = &Reached> {
+        self.read.values().flatten().map(|(_, reached)| reached)
+    }
+
+    fn load(&self, path: &Path, report: &mut Report) -> Result<Option<RuleSet>> {
         let loaded = rules::load(
-            &path,
+            path,
             self.settings.values.tenants.as_deref(),
             self.settings.rules.read,
             &self.settings.rules.options,
         );
-        let rules = match loaded.map_err(anyhow::Error::downcast::<Diagnostics>) {
-            Ok(loaded) => Some(loaded.rules),
+        match loaded.map_err(anyhow::Error::downcast::<Diagnostics>) {
+            Ok(loaded) => Ok(Some(loaded.rules)),
             Err(Ok(refused)) => {
                 report.refuse(&refused);
-                None
+                Ok(None)
             }
-            Err(Err(error)) => return Err(error),
-        };
-        self.read.insert(path, rules.clone());
-        Ok(rules)
+            Err(Err(error)) => Err(error),
+        }
     }
 }

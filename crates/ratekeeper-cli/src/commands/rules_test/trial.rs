@@ -2,6 +2,7 @@
 
 use super::asked::{self, Answered};
 use super::compare::{self, Mismatch};
+use super::reached::Reached;
 use super::seen::{Run, Seen};
 use crate::limiter;
 use crate::settings::Settings;
@@ -28,7 +29,8 @@ pub(super) struct FailedStep {
     pub(super) decided_by: String,
 }
 
-/// Runs a test to its end, since later answers do not depend on what was expected of earlier ones.
+/// Runs a test to its end, since later answers do not depend on what was expected of earlier ones. Adds the rules that
+/// answered to `reached`.
 ///
 /// # Errors
 /// The system does not have the memory.
@@ -36,6 +38,7 @@ pub(super) fn run(
     test: &RulesTest,
     rules: RuleSet,
     settings: &Settings,
+    reached: &mut Reached,
 ) -> Result<Vec<FailedStep>> {
     let mut trial = Trial {
         limiter: limiter::enforcing(rules, settings)?,
@@ -66,6 +69,7 @@ pub(super) fn run(
             },
         });
     }
+    reached.add(&trial.limiter.snapshot());
     Ok(failed)
 }
 
@@ -87,7 +91,8 @@ impl Trial {
     fn step(&mut self, step: &TestStep, settings: &Settings) -> Result<Answered, String> {
         // The rules stay while plans change.
         let snapshot = self.limiter.snapshot().clone();
-        asked::with_check(&step.request, settings, snapshot.rules(), |check| {
+        let at = self.start.after(step.at);
+        asked::with_check(&step.request, (at, settings), snapshot.rules(), |check| {
             if step.expected.rule != Some(None) {
                 all_known(check, snapshot.rules())?;
             }

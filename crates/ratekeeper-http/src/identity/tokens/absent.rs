@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use ratekeeper_core::Timestamp;
+
 use super::{Claims, JwtConfig, KeysPlace, OnInvalid, TokenError};
 use crate::identity::{IdentityError, IdentityFault, KeysFault};
 
@@ -38,6 +40,7 @@ impl Tokens {
         &self,
         _: &str,
         _: Option<IpAddr>,
+        _: Option<Timestamp>,
     ) -> Result<Arc<Claims>, TokenError> {
         match *self {}
     }

@@ -15,6 +15,9 @@ use jsonwebtoken::{
     get_current_timestamp,
 };
 
+use ratekeeper_core::Timestamp;
+use serde_json::Value;
+
 use super::rejected::{RejectedTokens, Suspects};
 use super::verified::VerifiedTokens;
 use super::{Claims, JwtConfig, KeysPlace, OnInvalid, OneOrMany, TokenError, signatures};
@@ -141,7 +144,7 @@ impl Tokens {
         Ok(())
     }
 
-    /// The claims of `token`, sent by `sender`; or the reason for rejecting it.
+    /// The claims of `token`, sent by `sender` at `at` or now; or the reason for rejecting it.
     ///
     /// Verification takes up to a millisecond, and comes before any limit. So forged tokens are
     /// remembered, and a sender of many of them has to wait until another is verified; tokens known
@@ -150,12 +153,14 @@ impl Tokens {
         &self,
         token: &str,
         sender: Option<IpAddr>,
+        at: Option<Timestamp>,
     ) -> Result<Arc<Claims>, TokenError> {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(TokenError::TooLong);
         }
         let keys = self.keys.load();
-        if let Some(claims) = keys.verified.find(token, get_current_timestamp()) {
+        let now = at.map_or_else(get_current_timestamp, |at| at.as_micros() / 1_000_000);
+        if let Some(claims) = keys.verified.find(token, now) {
             return Ok(claims);
         }
         if keys.rejected.has(token) {
@@ -165,7 +170,7 @@ impl Tokens {
             return Err(TokenError::Suspect);
         }
         let mut wrong = 0;
-        let checked = self.checked(token, &keys.list, &mut wrong);
+        let checked = self.checked(token, &keys.list, now, &mut wrong);
         if wrong > 0 {
             self.suspects.record(sender, wrong);
         }
@@ -187,7 +192,13 @@ impl Tokens {
     }
 
     /// Verifies a token; adds the number of keys that did not sign it to `wrong`.
-    fn checked(&self, token: &str, keys: &[Key], wrong: &mut u32) -> Result<Claims, TokenError> {
+    fn checked(
+        &self,
+        token: &str,
+        keys: &[Key],
+        now: u64,
+        wrong: &mut u32,
+    ) -> Result<Claims, TokenError> {
         let header = decode_header(token).map_err(|error| rejection(error.kind()))?;
         if header.crit.is_some() {
             // RFC 7515, section 4.1.11: a recipient must refuse extensions that it does not
@@ -214,7 +225,7 @@ impl Tokens {
         let mut why = TokenError::UnknownKey;
         for key in found.by_ref().take(KEYS_TRIED_MAX) {
             match decode::<Claims>(token, &key.key, validation) {
-                Ok(data) => return Ok(data.claims),
+                Ok(data) => return self.in_time(data.claims, now),
                 Err(error) => why = rejection(error.kind()),
             }
             if why != TokenError::Forged {
@@ -224,6 +235,19 @@ impl Tokens {
             *wrong += 1;
         }
         Err(why)
+    }
+
+    /// The claims of a token that is valid at `now`, in seconds since 1970.
+    fn in_time(&self, claims: Claims, now: u64) -> Result<Claims, TokenError> {
+        let time = |name| claims.get(name).map(seconds).transpose();
+        let expires = time("exp")?.ok_or(TokenError::MissingClaim)?;
+        if expires.saturating_add(self.leeway_secs) < now {
+            return Err(TokenError::Expired);
+        }
+        match time("nbf")? {
+            Some(from) if from > now.saturating_add(self.leeway_secs) => Err(TokenError::Immature),
+            _ => Ok(claims),
+        }
     }
 
     /// The seconds since 1970 during which a token with these claims is valid. None if the times
@@ -413,8 +437,8 @@ fn validations(
             .collect();
         let mut validation = Validation::new(*algorithms.first()?);
         validation.algorithms = algorithms;
-        validation.leeway = leeway_secs(config);
-        validation.validate_nbf = true;
+        // `Tokens::in_time` compares them with the request's time.
+        validation.validate_exp = false;
         let mut required = vec!["exp"];
         validation.validate_aud = config.audience.is_some();
         if let Some(audience) = &config.audience {
@@ -431,11 +455,19 @@ fn validations(
     Ok(families.into_iter().filter_map(validation).collect())
 }
 
+/// A date of a token in whole seconds since 1970: a NumericDate (RFC 7519, section 2), which may have a fraction.
+fn seconds(claim: &Value) -> Result<u64, TokenError> {
+    let rounded = || {
+        let date = Duration::try_from_secs_f64(claim.as_f64()?.round());
+        date.ok().map(|date| date.as_secs())
+    };
+    let seconds = claim.as_u64().or_else(rounded);
+    seconds.ok_or(TokenError::NotAJwt)
+}
+
 const fn rejection(kind: &ErrorKind) -> TokenError {
     match kind {
         ErrorKind::InvalidSignature => TokenError::Forged,
-        ErrorKind::ExpiredSignature => TokenError::Expired,
-        ErrorKind::ImmatureSignature => TokenError::Immature,
         ErrorKind::InvalidIssuer => TokenError::Issuer,
         ErrorKind::InvalidAudience => TokenError::Audience,
         ErrorKind::MissingRequiredClaim(_) => TokenError::MissingClaim,

@@ -103,7 +103,7 @@ proptest! {
                     seen.push(hash);
                 }
                 Step::Remove(hash) => {
-                    tenants.table.remove(hash);
+                    tenants.remove(hash);
                     model.remove(&hash);
                     seen.push(hash);
                 }
@@ -116,4 +116,32 @@ proptest! {
             holds(&tenants, &model, &seen);
         }
     }
+}
+
+#[test]
+fn a_limit_is_unused_once_no_tenant_has_it() {
+    let own = |number: &u64| TenantOverride {
+        descriptor: [number.to_string()].into_iter().collect(),
+        requests_per_unit: *number,
+        ..TenantOverride::default()
+    };
+    let quotas = |numbers: &[u64]| TenantQuotas {
+        overrides: numbers.iter().map(own).collect(),
+        ..TenantQuotas::default()
+    };
+    let key = TenantKey::default();
+    let (one, other) = (key.hash("one"), key.hash("other"));
+    let mut tenants = DomainTenants::default();
+    let unused = |tenants: &DomainTenants| tenants.unused().collect::<Vec<_>>();
+    tenants.put(one, &quotas(&[1]));
+    tenants.put(other, &quotas(&[1, 2]));
+    assert_eq!(unused(&tenants), [0; 0]);
+    tenants.put(one, &quotas(&[3]));
+    assert_eq!(unused(&tenants), [0; 0], "the other one has it");
+    tenants.remove(other);
+    assert_eq!(unused(&tenants), [0, 1]);
+    tenants.put_trace(one, 1);
+    assert_eq!(unused(&tenants), [0, 1, 2]);
+    tenants.put(one, &quotas(&[1]));
+    assert_eq!(unused(&tenants), [1, 2]);
 }

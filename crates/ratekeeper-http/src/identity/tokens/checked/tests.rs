@@ -1,5 +1,6 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ratekeeper_core::Timestamp;
 use ring::hmac;
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair};
@@ -48,7 +49,7 @@ fn checking(kind: &str, content: &[u8], more: Value) -> Result<Checking, String>
 }
 
 fn subject(tokens: &Tokens, token: &str) -> Result<String, TokenError> {
-    let claims = tokens.claims(token, None)?;
+    let claims = tokens.claims(token, None, None)?;
     Ok(claim(&claims, "sub").expect("a subject"))
 }
 
@@ -85,7 +86,7 @@ fn a_token_of_the_secret_is_believed_until_it_expires() {
     forged.insert(forged.len() - 1, 'A');
     assert!(subject(&checking.tokens, &forged).is_err());
     for junk in ["", "a.b", "a.b.c", "....", &"a".repeat(9_000)] {
-        assert!(checking.tokens.claims(junk, None).is_err());
+        assert!(checking.tokens.claims(junk, None, None).is_err());
     }
 }
 
@@ -117,7 +118,7 @@ fn a_sender_of_forged_tokens_is_not_verified_for_a_while() {
             .expect("three parts");
         format!("{message}.{}", URL_SAFE_NO_PAD.encode([0_u8; 32]))
     };
-    let told = |token: &str, sender| checking.tokens.claims(token, sender).map(|_| ());
+    let told = |token: &str, sender| checking.tokens.claims(token, sender, None).map(|_| ());
     let is_forged = Err(TokenError::Forged);
     assert_eq!(told(&good(1), forger), Ok(()));
     let is_waiting = |result: Result<(), TokenError>| result == Err(TokenError::Suspect);
@@ -162,12 +163,35 @@ fn a_token_is_checked_once() {
         json!({ "alg": "HS256" }),
         json!({ "sub": "acme", "exp": 1_000 }),
     );
-    assert!(checking.tokens.claims(&expired, None).is_err());
+    assert!(checking.tokens.claims(&expired, None, None).is_err());
     assert!(!kept(&expired, 1_000), "it was not accepted");
     let fraction = json!({ "sub": "acme", "exp": 4_102_444_800.5 });
     let fraction = by_secret(json!({ "alg": "HS256" }), fraction);
     assert_eq!(subject(&checking.tokens, &fraction), Ok("acme".to_owned()));
     assert!(!kept(&fraction, 1_000), "its time is not a whole number");
+}
+
+#[test]
+fn dates_are_compared_with_the_time_of_the_request() {
+    let checking = checking("secret_file", SECRET, json!({})).expect("good settings");
+    let told = |exp: Value, at| {
+        let claims = json!({ "sub": "acme", "exp": exp, "nbf": 1_000 });
+        let token = by_secret(json!({ "alg": "HS256" }), claims);
+        let at = Some(Timestamp::from_secs(at));
+        checking.tokens.claims(&token, None, at).map(|_| ())
+    };
+    for exp in [json!(2_000), json!(2_000.4)] {
+        // With the leeway of a minute, before and after the token is remembered.
+        for _ in 0..2 {
+            assert_eq!(told(exp.clone(), 939), Err(TokenError::Immature));
+            assert_eq!(told(exp.clone(), 940), Ok(()));
+            assert_eq!(told(exp.clone(), 2_060), Ok(()));
+            assert_eq!(told(exp.clone(), 2_061), Err(TokenError::Expired));
+        }
+    }
+    for odd in [json!("2000"), json!(-1), json!(null), json!(1e300)] {
+        assert!(told(odd.clone(), 1_500).is_err(), "{odd}");
+    }
 }
 
 #[test]
@@ -307,7 +331,7 @@ fn an_rsa_signature_is_checked() {
     let told = |signature: &str| {
         checking
             .tokens
-            .claims(&format!("{message}.{signature}"), None)
+            .claims(&format!("{message}.{signature}"), None, None)
     };
     assert_eq!(told(signature), Err(TokenError::Expired));
     assert_eq!(
