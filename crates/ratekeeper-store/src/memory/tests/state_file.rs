@@ -114,6 +114,36 @@ fn counters_of_a_minute_or_more_survive() {
     assert_eq!(saved(&new, 1_002).len(), saved(&old, 1_002).len());
 }
 
+/// What counts is how long a counter counts, not how long its limit's window is.
+#[test]
+fn a_bucket_by_the_second_that_fills_for_hours_survives() {
+    let mut spec = LimitSpec::new(Algorithm::TokenBucket, 10, Micros::from_secs(1));
+    spec.burst = Some(100_000);
+    let bucket = Limit::try_new(spec).unwrap();
+    let old = store();
+    let take = |store: &MemoryStore, identity, hits, secs| {
+        let step = Step {
+            hits,
+            ..step(&bucket, identity)
+        };
+        decide(store, &[step], secs).allowed
+    };
+    assert!(take(&old, 1, 100_000, 1_000));
+    // This one is full again in half a minute.
+    assert!(take(&old, 2, 300, 1_000));
+
+    let new = store();
+    let file = saved(&old, 1_000);
+    let loaded = new.load(&mut Cursor::new(&file), Timestamp::from_secs(1_001));
+    assert_eq!(loaded.unwrap().counters, 1);
+    assert!(take(&new, 1, 10, 1_001));
+    assert!(!take(&new, 1, 1, 1_001), "its burst is used");
+    // Its next save has it as well.
+    let file = saved(&new, 1_001);
+    let again = store().load(&mut Cursor::new(&file), Timestamp::from_secs(1_002));
+    assert_eq!(again.unwrap().counters, 1);
+}
+
 #[test]
 fn counters_that_expired_meanwhile_are_left_out() {
     let (old, _) = filled();
