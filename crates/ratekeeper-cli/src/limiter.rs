@@ -71,7 +71,10 @@ pub(crate) async fn served(
         None => {
             let store = store(settings)?;
             if let Some(state) = state {
-                options.hash_key = state.load(&store)?.or(options.hash_key);
+                if let Some(kept) = state.load(&store)? {
+                    options.hash_key = Some(kept.hash_key);
+                    options.clock_from = kept.saved_at;
+                }
             }
             Backend::Memory(store)
         }

@@ -11,6 +11,7 @@ mod saver;
 use anyhow::{Context, Result, bail};
 use lock::{Claim, ClaimError};
 use parking_lot::Mutex;
+use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_limiter::{Clock, HashKey};
 use ratekeeper_server::make_private_folder;
 use ratekeeper_store::memory::{LoadedState, MemoryStore, StateFileError};
@@ -55,14 +56,14 @@ impl State {
         Arc::clone(&self.report)
     }
 
-    /// Loads the kept counters into `store`, and returns the hash key they were named with; [`None`] where there is no file
+    /// Loads the kept counters into `store`, and returns what else they need; [`None`] where there is no file
     /// yet. A damaged file is set aside and nothing is loaded from it: serving without yesterday's counters is better
     /// than not serving.
     ///
     /// # Errors
     /// This user may not read the file, another version of Ratekeeper wrote it, or it was never ours: a FIFO, a device, a
     /// folder, a YAML file. It stays as it is.
-    pub(crate) fn load(&self, store: &MemoryStore) -> Result<Option<HashKey>> {
+    pub(crate) fn load(&self, store: &MemoryStore) -> Result<Option<Kept>> {
         let path = &self.path;
         let mut file = match regular::open(path) {
             Ok(file) => file,
@@ -82,7 +83,19 @@ impl State {
             Ok((loaded, key)) => {
                 info!(counters = loaded.counters, path = %path.display(), "counters were loaded");
                 warn_of_dropped(&loaded);
-                Ok(Some(key))
+                let saved_at = loaded.saved_at;
+                let ahead = saved_at.since(Clock::new().now());
+                if ahead > Micros::from_secs(10) {
+                    let seconds = ahead.as_secs_ceil();
+                    warn!(
+                        seconds,
+                        "the clock was set back since the counters were saved: this node's time goes on from theirs, and comes back by 1.8 seconds an hour"
+                    );
+                }
+                Ok(Some(Kept {
+                    hash_key: key,
+                    saved_at,
+                }))
             }
             // Named by mistake: moving it away would remove somebody's rules or settings.
             Err(Unusable::Load(StateFileError::NotAStateFile)) if is_yaml(path) => bail!(
@@ -116,6 +129,14 @@ impl State {
             }
         }
     }
+}
+
+/// What loaded counters need.
+pub(crate) struct Kept {
+    /// The key that they were named with.
+    pub(crate) hash_key: HashKey,
+    /// The time that requests are decided at, at the earliest.
+    pub(crate) saved_at: Timestamp,
 }
 
 /// The reason why a file could be opened but not used.

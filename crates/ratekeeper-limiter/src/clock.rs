@@ -24,9 +24,16 @@ impl Clock {
     /// A clock that shows the current wall time.
     #[must_use]
     pub fn new() -> Self {
-        let offset = wall_micros().saturating_sub(boot_micros());
+        Self::not_before(Timestamp::EPOCH)
+    }
+
+    /// A clock that shows the current wall time, or goes on from `time` if that is later: where another process ended whose
+    /// clock followed the wall backward, as this one does then.
+    #[must_use]
+    pub fn not_before(time: Timestamp) -> Self {
+        let wall = wall_micros().max(time.as_micros());
         Self {
-            offset: AtomicU64::new(offset),
+            offset: AtomicU64::new(wall.saturating_sub(boot_micros())),
         }
     }
 
@@ -95,6 +102,18 @@ mod tests {
         assert_eq!(shown(&clock, 200), 5_000_100 - SLEW_MAX_US);
         clock.follow(shown(&clock, 300) - 10, 300);
         assert_eq!(shown(&clock, 400), 5_000_300 - SLEW_MAX_US - 10);
+    }
+
+    #[test]
+    fn it_goes_on_from_a_later_time_and_comes_back_slowly() {
+        let wall = wall_micros();
+        let saved_at = wall + 600_000_000;
+        let clock = Clock::not_before(Timestamp::from_micros(saved_at));
+        assert!(clock.now().as_micros() >= saved_at);
+        clock.reanchor();
+        assert!(clock.now().as_micros() >= saved_at - SLEW_MAX_US);
+        let clock = Clock::not_before(Timestamp::from_micros(wall - 600_000_000));
+        assert!(clock.now().as_micros() >= wall);
     }
 
     #[test]

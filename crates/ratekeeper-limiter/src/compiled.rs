@@ -205,15 +205,20 @@ pub(crate) const OVERRIDES: RuleSlot = RuleSlot(u16::MAX - 1);
 
 /// Gives out the numbers that no kept rule has. Beyond 65,534 rules numbers are shared:
 /// those rules are then bounded together.
+///
+/// A number that is free again comes last: the store still has counters of the rule that had it, which would fill the share
+/// of the next.
 pub(crate) struct Slots {
     taken: Vec<bool>,
     next: u16,
 }
 
 impl Slots {
+    /// Begins at `next`, where the rules before ended.
     pub(crate) fn without(
         rules: &RuleSet,
         kept: &HashMap<Arc<str>, (Arc<RuleStats>, RuleSlot)>,
+        next: RuleSlot,
     ) -> Self {
         let mut taken = vec![false; usize::from(OVERRIDES.0)];
         for rule in rules.rules() {
@@ -221,7 +226,15 @@ impl Slots {
                 taken[usize::from(slot.0)] = true;
             }
         }
-        Self { taken, next: 0 }
+        Self {
+            taken,
+            next: next.0,
+        }
+    }
+
+    /// The number to begin with when rules are compiled the next time.
+    pub(crate) const fn cursor(&self) -> RuleSlot {
+        RuleSlot(self.next)
     }
 
     pub(crate) fn next(&mut self) -> RuleSlot {

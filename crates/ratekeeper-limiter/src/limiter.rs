@@ -34,6 +34,8 @@ pub struct LimiterOptions {
     /// one, else makes a new one. Counters that are to be found again after a restart need the key
     /// they were named with.
     pub hash_key: Option<HashKey>,
+    /// The time at which the clock begins at the earliest: that at which counters were saved which go on here.
+    pub clock_from: Timestamp,
 }
 
 /// Decides requests by rules, with counters in a store.
@@ -108,7 +110,7 @@ impl<S: Store> Limiter<S> {
         Self {
             snapshot: ArcSwap::from_pointee(snapshot),
             store,
-            clock: Clock::new(),
+            clock: Clock::not_before(options.clock_from),
             sources: Mutex::new(sources),
             unknown_quotas: AtomicUsize::new(0),
             fallback: None,

@@ -43,6 +43,8 @@ pub struct Snapshot {
     /// The limits by which permits, reservations and bills are settled.
     held: HeldLimits,
     switches: Switches,
+    /// The first number that the next snapshot gives to a new rule.
+    next_slot: RuleSlot,
     /// The load shedders of the rules, in the modes that their switches put them.
     shed: Option<Arc<ShedRules>>,
 }
@@ -93,7 +95,8 @@ impl Snapshot {
         let rules = levels::switched(&rules, &switches);
         let modes_of_rules = levels::Modes::new(&rules, &switches);
         let mut kept = before.map(Self::by_id).unwrap_or_default();
-        let mut slots = Slots::without(&rules, &kept);
+        let next = before.map_or(RuleSlot(0), |before| before.next_slot);
+        let mut slots = Slots::without(&rules, &kept, next);
         // Limits that single tenants have in one place have one id, and are counted together.
         let mut customs: HashMap<Arc<str>, Custom> = HashMap::new();
         let unused = rules.unused_overrides();
@@ -130,6 +133,7 @@ impl Snapshot {
                 }
             });
         let compiled: Vec<Compiled> = compiled.collect();
+        let next_slot = slots.cursor();
         let held = HeldLimits::of(rules.rules(), &compiled, &namer);
         let has_replaces = rules.rules().iter().any(|rule| !rule.replaces.is_empty());
         Self {
@@ -142,6 +146,7 @@ impl Snapshot {
             shed: rules_of_shedders(rules.shed(), &switches),
             rules,
             switches,
+            next_slot,
         }
     }
 

@@ -256,6 +256,38 @@ fn a_request_is_charged_as_a_whole_or_not_at_all() {
     assert!(decide(&node, &[wide, shadow], 0).allowed);
 }
 
+/// Keys that are made up cost nothing where another limit denies the request: no counter, and no question to the store.
+#[test]
+fn a_request_that_another_limit_denies_makes_no_counter_and_asks_for_none() {
+    let node = SyncedCounters::new(1);
+    let mut shared = Shared::default();
+    decide(&node, &[fixed(1, 0)], 0);
+    decide(&node, &[fixed(9, 1)], 0);
+    for now in [0, 1_000_000, 2_000_000] {
+        sync(&node, 0, &mut shared, now);
+    }
+    assert_eq!(node.next_due(), None, "all are asleep");
+    for made_up in [1, 2, 3] {
+        let steps = [fixed(1, 0), fixed(9, made_up)];
+        assert!(!decide(&node, &steps, 2_500_000).allowed);
+    }
+    assert_eq!(node.gauges().counters, 2);
+    assert_eq!(node.take_due(Micros::new(2_500_000), 9), [fixed(1, 0).key]);
+    // Nor does one that could never pass.
+    assert!(
+        !decide(
+            &node,
+            &[Step {
+                hits: 10,
+                ..fixed(9, 4)
+            }],
+            2_500_000
+        )
+        .allowed
+    );
+    assert_eq!(node.gauges().counters, 2);
+}
+
 #[test]
 fn hits_come_back_into_their_window_only() {
     let node = SyncedCounters::new(1);
@@ -388,8 +420,12 @@ fn the_table_is_bounded_and_idle_counters_make_room() {
     sync(&node, 0, &mut shared, 1_000);
     // They are not asked for any more: they fall asleep in their next turns.
     sync(&node, 0, &mut shared, 2_000_000);
+    let before = node.gauges().counters;
     let verdicts = decide(&node, &[step(cut, 1 << 40)], 2_000_001);
     assert!(matches!(verdicts.outcomes[0], StepOutcome::Counted(_)));
+    // One of 64 parts had no room: half of it goes, not all.
+    let gone = before + 1 - node.gauges().counters;
+    assert!((1..=before / 64 / 2 + 2).contains(&gone), "{gone}");
 }
 
 /// Takes the turns of a node that are due, without an answer.

@@ -182,3 +182,41 @@ fn slots_are_given_out_once_each_and_then_again_in_turn() {
     let given: Vec<_> = (0..3).map(|_| slots.next().0).collect();
     assert_eq!(given, [OVERRIDES.0 - 2; 3]);
 }
+
+/// The store still has the counters of the rule that had it.
+#[test]
+fn a_rule_that_a_reload_adds_has_no_number_of_one_that_it_removes() {
+    let place = Place {
+        leases: false,
+        is_cluster: false,
+        lends: false,
+    };
+    let text = |key: &str| {
+        format!(
+            "
+domain: d
+descriptors:
+  - {{ key: kept, rate_limit: {{ window: 24h, limit: 1000 }} }}
+  - {{ key: {key}, rate_limit: {{ window: 24h, limit: 1000 }} }}
+"
+        )
+    };
+    let limiter = limiter_of(&text("flooded"), &Options::default(), place);
+    let slots = |limiter: &Limiter<Place>| {
+        let snapshot = limiter.snapshot();
+        [RuleIndex(0), RuleIndex(1)].map(|index| snapshot.compiled(index).slot)
+    };
+    let [kept, flooded] = slots(&limiter);
+    let mut had = vec![kept, flooded];
+    for key in ["first", "second"] {
+        let source = Source {
+            name: "d.yaml".to_owned(),
+            text: text(key),
+        };
+        limiter.replace_rules(load(&[source], &Options::default()).unwrap().rules);
+        let [still, added] = slots(&limiter);
+        assert_eq!(still, kept);
+        assert!(!had.contains(&added), "{key}: {added:?} of {had:?}");
+        had.push(added);
+    }
+}

@@ -19,16 +19,17 @@ use super::state_file::{
 use super::table::Probe;
 use crate::CounterKey;
 
-/// The most by which the clock of the saving process may have been ahead: counters of such a file
-/// remain valid, and at worst a window of a minute ends that much later.
-const CLOCK_SLACK: Micros = Micros::from_secs(10);
+/// The most by which the clock of the saving process may have been ahead. It was if the machine's clock was set back
+/// meanwhile: a running process follows that slowly.
+const AHEAD_MAX: Micros = Micros::from_secs(3_600);
 
 /// The result of loading a state file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LoadedState {
     /// The header given when it was saved.
     pub header: Vec<u8>,
-    /// The time at which it was saved.
+    /// The time at which it was saved, up to an hour after the time of loading. Windows are those of this time:
+    /// requests must not be decided at an earlier one.
     pub saved_at: Timestamp,
     /// Counters that are still alive.
     pub counters: u64,
@@ -55,7 +56,7 @@ pub enum StateFileError {
     /// It was written by another version.
     #[error(transparent)]
     Version(#[from] OtherVersion),
-    /// It was saved at a future time, by a clock that was wrong then or is wrong now. Its windows
+    /// It was saved more than an hour in the future, by a clock that was wrong then or is wrong now. Its windows
     /// would deny until that time.
     #[error("the state file was saved {0} seconds in the future: a clock is wrong")]
     FromTheFuture(u64),
@@ -82,9 +83,10 @@ impl MemoryStore {
         let (mut loaded, version) = read_header(input)?;
         let has_records = version != WITHOUT_RECORDS;
         let ahead = loaded.saved_at.since(now);
-        if ahead > CLOCK_SLACK {
+        if ahead > AHEAD_MAX {
             return Err(StateFileError::FromTheFuture(ahead.as_secs_ceil()));
         }
+        let now = now.max(loaded.saved_at);
         // Requests that were carried out after the file was saved have no record in it.
         self.records.begin(now);
         let blocks_at = input.stream_position()?;

@@ -1,6 +1,6 @@
 //! The word of metadata that the table keeps for a counter beside its key and state.
 
-use ratekeeper_core::{Outcome, Timestamp};
+use ratekeeper_core::{Micros, Outcome, Timestamp};
 
 use crate::RuleSlot;
 
@@ -13,6 +13,9 @@ use crate::RuleSlot;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Meta(u64);
 
+/// The length of a window, or what is left of a counter's life, from which on it outlives a restart.
+const DURABLE_SECS: u64 = 60;
+
 const EXPIRY: u64 = 0xffff_ffff;
 const RULE_SHIFT: u32 = 32;
 const SHARE_SHIFT: u32 = 48;
@@ -21,7 +24,8 @@ const DURABLE: u64 = 1 << 57;
 const USED: u64 = 1 << 62;
 
 impl Meta {
-    pub(super) const fn new(rule: RuleSlot, durable: bool) -> Self {
+    pub(super) const fn new(rule: RuleSlot, window: Micros) -> Self {
+        let durable = window.get() >= DURABLE_SECS * 1_000_000;
         let durable = if durable { DURABLE } else { 0 };
         Self(((rule.0 as u64) << RULE_SHIFT) | durable)
     }
@@ -71,9 +75,11 @@ impl Meta {
         self.0 & HEAP != 0
     }
 
-    /// Returns true if the counter is saved across restarts.
-    pub(super) const fn is_durable(self) -> bool {
-        self.0 & DURABLE != 0
+    /// Returns true if the counter is saved across restarts: its window is long, or it counts for a good while yet, as a
+    /// bucket by the second does with a large burst or debt.
+    pub(super) const fn outlives_restart(self, now: Timestamp) -> bool {
+        let ends_at = now.as_micros() / 1_000_000 + DURABLE_SECS;
+        self.0 & DURABLE != 0 || self.0 & EXPIRY >= ends_at
     }
 
     pub(super) const fn on_heap(self, heap: bool) -> Self {
@@ -139,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_part_that_is_set_leaves_the_others_as_they_are() {
-        let mut meta = Meta::new(RuleSlot(0xaaaa), true).used();
+        let mut meta = Meta::new(RuleSlot(0xaaaa), Micros::from_secs(60)).used();
         let mut parts = (RuleSlot(0xaaaa), 0, false, Timestamp::EPOCH);
         for (rule, share, heap, secs) in [
             (0x5555, 0xaa, true, 0xffff_ffff),
@@ -150,7 +156,7 @@ mod tests {
         ] {
             let same = |meta: Meta, (rule, share, heap, ends): (RuleSlot, u8, bool, Timestamp)| {
                 let before = Timestamp::from_micros(ends.as_micros().saturating_sub(1));
-                assert!(meta.is_used() && meta.is_durable());
+                assert!(meta.is_used() && meta.outlives_restart(ends));
                 assert_eq!(
                     (meta.rule(), meta.share(), meta.is_heap()),
                     (rule, share, heap)
@@ -173,8 +179,21 @@ mod tests {
     }
 
     #[test]
+    fn a_counter_outlives_a_restart_by_its_window_or_by_what_is_left_of_its_life() {
+        for (window, ends, outlives) in [(59, 159, false), (59, 160, true), (60, 101, true)] {
+            let meta = Meta::new(RuleSlot(0), Micros::from_secs(window));
+            let meta = meta.expiring_at(Timestamp::from_secs(ends));
+            assert_eq!(
+                meta.outlives_restart(Timestamp::from_secs(100)),
+                outlives,
+                "{window} {ends}"
+            );
+        }
+    }
+
+    #[test]
     fn a_time_after_2106_is_cut_to_that() {
-        let meta = Meta::new(RuleSlot(5), false).with_share(7);
+        let meta = Meta::new(RuleSlot(5), Micros::from_secs(59)).with_share(7);
         let meta = meta.expiring_at(Timestamp::from_secs((1 << 33) + 2));
         assert_eq!((meta.rule(), meta.share()), (RuleSlot(5), 7));
         assert!(!meta.is_expired(Timestamp::from_secs(EXPIRY - 1)));

@@ -25,7 +25,7 @@ const BLOCK_BYTES: usize = 1 << 20;
 /// The result of saving.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Saved {
-    /// Live counters with windows of a minute or more.
+    /// Live counters with windows of a minute or more, or that count for another minute.
     pub counters: u64,
     /// Records of idempotent requests.
     pub records: u64,
@@ -34,8 +34,8 @@ pub struct Saved {
 }
 
 impl MemoryStore {
-    /// Writes the counters that are alive at `now` and whose windows are a minute or longer, the live
-    /// records of idempotent requests, and `header`, the caller's own data (at most 64 KiB), such as the hash key of the counters'
+    /// Writes the counters that are alive at `now` and whose windows are a minute or longer, or that are alive for
+    /// another minute, the live records of idempotent requests, and `header`, the caller's own data (at most 64 KiB), such as the hash key of the counters'
     /// names.
     ///
     /// Decisions go on meanwhile: a lock is held for a few microseconds at a time, so counters are
@@ -200,7 +200,9 @@ impl Block {
     fn add(&mut self, shard: &super::Shard, bucket: usize, now: Timestamp) {
         self.open();
         for (place, meta) in shard.table.places(bucket) {
-            let Some(meta) = meta.filter(|meta| meta.is_durable() && !meta.is_expired(now)) else {
+            let Some(meta) =
+                meta.filter(|meta| !meta.is_expired(now) && meta.outlives_restart(now))
+            else {
                 continue;
             };
             let words = shard.table.state(place);

@@ -16,9 +16,6 @@ use crate::{Charge, RuleSlot, Step, StepOutcome};
 /// The rule of a counter that was loaded and not used since: rules get new numbers at each start.
 pub(super) const NO_RULE: RuleSlot = RuleSlot(u16::MAX);
 
-/// Counters with windows at least this long outlive a restart.
-const DURABLE_MICROS: u64 = 60_000_000;
-
 /// A shard's counters.
 #[derive(Debug)]
 pub(super) struct Shard {
@@ -244,8 +241,7 @@ impl Shard {
         if self.table.is_at(place, plan.probe.key) {
             return;
         }
-        let durable = step.limit.window().get() >= DURABLE_MICROS;
-        self.adopt(place, plan.probe, Meta::new(step.rule, durable));
+        self.adopt(place, plan.probe, Meta::new(step.rule, step.limit.window()));
     }
 
     /// Adds a counter at a free position, with its state all zero.

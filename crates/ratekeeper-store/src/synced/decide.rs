@@ -1,6 +1,7 @@
 //! Decisions by synced counters, in memory.
 
 use parking_lot::MutexGuard;
+use ratekeeper_core::synced::SyncedCounter;
 use ratekeeper_core::{Ask, Micros, Moment, Timestamp, combine};
 use smallvec::SmallVec;
 
@@ -47,10 +48,25 @@ impl SyncedCounters {
         now: Micros,
     ) -> SyncedVerdicts {
         let part = &mut *self.part(step.key).lock();
-        let tested = test(part, step, 0, ahead, now);
-        let fits = tested.outcome.fits();
-        let allowed = step.decides_alone(fits, request.mode);
-        let wakes = self.charge(part, step, &tested, allowed, ahead, now);
+        // One look-up, where the counter is there, as nearly all are.
+        let (tested, allowed, wakes) = match part.entries.get_mut(&step.key) {
+            Some(entry) => {
+                let tested = test_known(entry, step, 0, ahead, now);
+                let allowed = step.decides_alone(tested.outcome.fits(), request.mode);
+                let hits = tested.charged(step, allowed);
+                let (dropped, wakes) = hits.map_or((0, false), |hits| {
+                    self.charge_known(entry, step, &tested, hits, now)
+                });
+                part.counts.dropped += dropped;
+                (tested, allowed, wakes)
+            }
+            None => {
+                let tested = test_new(part, step, 0, ahead, now);
+                let allowed = step.decides_alone(tested.outcome.fits(), request.mode);
+                let wakes = self.charge(part, step, &tested, allowed, ahead, now);
+                (tested, allowed, wakes)
+            }
+        };
         SyncedVerdicts {
             verdicts: Verdicts::one(allowed, tested.outcome, tested.at.now),
             wakes,
@@ -109,25 +125,41 @@ impl SyncedCounters {
         ahead: i64,
         now: Micros,
     ) -> bool {
-        let fits = tested.outcome.fits();
-        let hits = step.charged(fits && allowed);
-        // Whoever asks a budget only looks: other nodes may be the ones that charge it.
-        let is_asked = step.hits != 0 || step.limit.is_post_paid();
-        if !matches!(tested.outcome, StepOutcome::Counted(_)) || !is_asked {
-            return false;
-        }
-        let Some(entry) = part.entry(step, ahead, now) else {
+        let Some(hits) = tested.charged(step, allowed) else {
             return false;
         };
+        if !part.entries.contains_key(&step.key) {
+            // What a counter without hits denies, none admits: the store need not be asked.
+            let is_made = hits != 0 || step.limit.is_post_paid();
+            if !is_made || !part.make(step, ahead, now) {
+                return false;
+            }
+        }
+        let Some(entry) = part.entries.get_mut(&step.key) else {
+            return false;
+        };
+        let (dropped, wakes) = self.charge_known(entry, step, tested, hits, now);
+        part.counts.dropped += dropped;
+        wakes
+    }
+
+    /// Charges a counter that is there. Returns the hits whose window was over, and true if it is due before all others.
+    #[inline]
+    fn charge_known(
+        &self,
+        entry: &mut Entry,
+        step: &Step,
+        tested: &Tested,
+        hits: i64,
+        now: Micros,
+    ) -> (u64, bool) {
         entry.interval = step.sync;
         entry.calendar = step.calendar;
-        let dropped = match hits != 0 || !fits {
+        let dropped = match hits != 0 || !tested.outcome.fits() {
             true => entry.counter.charge(&step.limit, hits, &tested.at),
             false => 0,
         };
-        let wakes = self.ask(entry, step, now);
-        part.counts.dropped += dropped;
-        wakes
+        (dropped, self.ask(entry, step, now))
     }
 
     /// Records that the counter was asked for. One that was asleep is due at once.
@@ -142,10 +174,33 @@ impl SyncedCounters {
     }
 }
 
+impl Tested {
+    /// The hits that the step charges; [`None`] if its counter has nothing to do with the answer: the store is not asked for
+    /// it then, nor is it made.
+    #[inline]
+    fn charged(&self, step: &Step, allowed: bool) -> Option<i64> {
+        let is_post_paid = step.limit.is_post_paid();
+        // Whoever asks a budget only looks: other nodes may be the ones that charge it.
+        let is_asked = step.hits != 0 || is_post_paid;
+        if !matches!(self.outcome, StepOutcome::Counted(_)) || !is_asked {
+            return None;
+        }
+        let fits = self.outcome.fits();
+        let hits = step.charged(fits && allowed);
+        // Not so where another limit denies the request.
+        let is_concerned = hits != 0 || !fits || (allowed && is_post_paid);
+        is_concerned.then_some(hits)
+    }
+}
+
 /// The time of the step's counter.
 fn moment(part: &Shard, step: &Step, ahead: i64, now: Micros) -> Moment {
     let entry = part.entries.get(&step.key);
     let ahead = entry.and_then(|entry| entry.ahead).unwrap_or(ahead);
+    moment_of(step, ahead, now)
+}
+
+fn moment_of(step: &Step, ahead: i64, now: Micros) -> Moment {
     Moment {
         now: Timestamp::from_micros(now.get().saturating_add_signed(ahead)),
         calendar: step.calendar,
@@ -154,28 +209,43 @@ fn moment(part: &Shard, step: &Step, ahead: i64, now: Micros) -> Moment {
 
 /// Tests a step, before which `taken` hits were taken from its counter.
 fn test(part: &mut Shard, step: &Step, taken: u64, ahead: i64, now: Micros) -> Tested {
-    let at = moment(part, step, ahead, now);
-    let ask = Ask {
-        taken,
-        hits: step.hits,
-    };
-    let outcome = match part.entries.get(&step.key) {
-        Some(entry) => Some(entry.counter.test(&step.limit, ask, &at)),
-        // A look makes no counter.
-        None if step.hits == 0 => Some(fresh(step, ask, &at)),
-        None => part
-            .entry(step, ahead, now)
-            .map(|entry| entry.counter.test(&step.limit, ask, &at)),
-    };
+    match part.entries.get(&step.key) {
+        Some(entry) => test_known(entry, step, taken, ahead, now),
+        None => test_new(part, step, taken, ahead, now),
+    }
+}
+
+/// Tests a step whose counter is there.
+#[inline]
+fn test_known(entry: &Entry, step: &Step, taken: u64, ahead: i64, now: Micros) -> Tested {
+    let at = moment_of(step, entry.ahead.unwrap_or(ahead), now);
+    let outcome = entry.counter.test(&step.limit, ask(step, taken), &at);
     Tested {
-        outcome: outcome.map_or(StepOutcome::Full(step.full_mode), StepOutcome::Counted),
+        outcome: StepOutcome::Counted(outcome),
         at,
         taken,
     }
 }
 
-fn fresh(step: &Step, ask: Ask, at: &Moment) -> ratekeeper_core::Outcome {
-    ratekeeper_core::synced::SyncedCounter::new().test(&step.limit, ask, at)
+/// Tests a step whose counter is made when it is charged, if there is room for it.
+fn test_new(part: &mut Shard, step: &Step, taken: u64, ahead: i64, now: Micros) -> Tested {
+    let at = moment_of(step, ahead, now);
+    // A look makes no counter.
+    let outcome = match step.hits == 0 || part.has_room(step, ahead, now) {
+        true => {
+            let fresh = SyncedCounter::new();
+            StepOutcome::Counted(fresh.test(&step.limit, ask(step, taken), &at))
+        }
+        false => StepOutcome::Full(step.full_mode),
+    };
+    Tested { outcome, at, taken }
+}
+
+const fn ask(step: &Step, taken: u64) -> Ask {
+    Ask {
+        taken,
+        hits: step.hits,
+    }
 }
 
 /// The parts of one request, locked.

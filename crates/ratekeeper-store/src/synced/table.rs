@@ -1,6 +1,7 @@
 //! The counters under one lock.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ratekeeper_core::synced::SyncedCounter;
@@ -48,9 +49,30 @@ pub(super) struct Counts {
     pub(super) refused: u64,
 }
 
+/// Joins the two words of a key, which are keyed hashes already. The part of a counter is told by their low bits, so these go
+/// elsewhere.
+#[derive(Debug, Default)]
+pub(super) struct ByKey(u64);
+
+impl Hasher for ByKey {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = self.0.rotate_left(26) ^ word;
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Shard {
-    pub(super) entries: HashMap<CounterKey, Entry>,
+    pub(super) entries: HashMap<CounterKey, Entry, BuildHasherDefault<ByKey>>,
     /// (Sub-)windows of all entries.
     windows: usize,
     windows_max: usize,
@@ -82,19 +104,29 @@ impl Entry {
         }
     }
 
+    /// Returns true if it was not asked for lately, and the store has its hits.
+    fn is_idle(&self) -> bool {
+        self.phase == Phase::Asleep && self.counter.pending() == 0
+    }
+
+    /// Returns true if it has hits that count, of this node or others.
+    fn has_hits(&self, ahead: i64, now: Micros) -> bool {
+        let at = self.moment(self.ahead.unwrap_or(ahead), now);
+        let known = self.counter.known(&self.limit, &at);
+        known.own > 0 || known.others > 0
+    }
+
     /// Returns true if nothing is lost with it.
     fn is_over(&self, ahead: i64, now: Micros) -> bool {
         let at = self.moment(self.ahead.unwrap_or(ahead), now);
-        self.phase == Phase::Asleep
-            && self.counter.pending() == 0
-            && self.counter.expires_at(&self.limit, &at) <= at.now
+        self.is_idle() && self.counter.expires_at(&self.limit, &at) <= at.now
     }
 }
 
 impl Shard {
     pub(super) fn new(windows_max: usize) -> Self {
         Self {
-            entries: HashMap::new(),
+            entries: HashMap::default(),
             windows: 0,
             windows_max,
             searched_at: None,
@@ -102,21 +134,25 @@ impl Shard {
         }
     }
 
-    /// The counter of `step`, made if it is not there; [`None`] if there is no room.
-    pub(super) fn entry(&mut self, step: &Step, ahead: i64, now: Micros) -> Option<&mut Entry> {
-        if !self.entries.contains_key(&step.key) {
-            let windows = SyncedCounter::parts_of(&step.limit);
-            if self.windows + windows > self.windows_max {
-                self.make_room(ahead, now);
-            }
-            if self.windows + windows > self.windows_max {
-                self.counts.refused += 1;
-                return None;
-            }
-            self.windows += windows;
+    /// Makes the counter of `step`, which is not there; returns false if there is no room.
+    pub(super) fn make(&mut self, step: &Step, ahead: i64, now: Micros) -> bool {
+        let has_room = self.has_room(step, ahead, now);
+        if has_room {
+            self.windows += SyncedCounter::parts_of(&step.limit);
             self.entries.insert(step.key, Entry::new(step));
         }
-        self.entries.get_mut(&step.key)
+        has_room
+    }
+
+    /// Returns true if there is room for the counter of `step`, or is now.
+    pub(super) fn has_room(&mut self, step: &Step, ahead: i64, now: Micros) -> bool {
+        let windows = SyncedCounter::parts_of(&step.limit);
+        if self.windows + windows > self.windows_max {
+            self.make_room(ahead, now);
+        }
+        let has_room = self.windows + windows <= self.windows_max;
+        self.counts.refused += u64::from(!has_room);
+        has_room
     }
 
     /// Forgets what is over.
@@ -124,7 +160,8 @@ impl Shard {
         self.keep(|entry| !entry.is_over(ahead, now));
     }
 
-    /// Forgets what is over, or else what was not asked for lately: the store has its hits, and tells them if it comes back.
+    /// Forgets what is over, or else what has no hits, or else half of what was not asked for lately, the longest unsynced
+    /// first: the store has its hits, and tells them if it comes back.
     fn make_room(&mut self, ahead: i64, now: Micros) {
         let since = |at: Micros| now.get().saturating_sub(at.get());
         if self
@@ -137,11 +174,31 @@ impl Shard {
         let before = self.entries.len();
         self.sweep(ahead, now);
         if self.entries.len() == before {
-            self.keep(|entry| entry.phase != Phase::Asleep || entry.counter.pending() > 0);
+            self.keep(|entry| !entry.is_idle() || entry.has_hits(ahead, now));
+        }
+        if self.entries.len() == before {
+            self.forget_half();
         }
     }
 
-    fn keep(&mut self, is_kept: impl Fn(&Entry) -> bool) {
+    /// Forgets half of the counters that were not asked for lately, the longest unsynced first.
+    fn forget_half(&mut self) {
+        let idle = self.entries.values().filter(|entry| entry.is_idle());
+        let mut synced: Vec<_> = idle.map(|entry| entry.synced_at).collect();
+        let mut left = synced.len().div_ceil(2);
+        if left == 0 {
+            return;
+        }
+        let (_, last, _) = synced.select_nth_unstable(left - 1);
+        let last = *last;
+        self.keep(|entry| {
+            let goes = left > 0 && entry.is_idle() && entry.synced_at <= last;
+            left -= usize::from(goes);
+            !goes
+        });
+    }
+
+    fn keep(&mut self, mut is_kept: impl FnMut(&Entry) -> bool) {
         let windows = &mut self.windows;
         self.entries.retain(|_, entry| {
             let is_kept = is_kept(entry);

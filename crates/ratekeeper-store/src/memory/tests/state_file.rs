@@ -114,6 +114,36 @@ fn counters_of_a_minute_or_more_survive() {
     assert_eq!(saved(&new, 1_002).len(), saved(&old, 1_002).len());
 }
 
+/// What counts is how long a counter counts, not how long its limit's window is.
+#[test]
+fn a_bucket_by_the_second_that_fills_for_hours_survives() {
+    let mut spec = LimitSpec::new(Algorithm::TokenBucket, 10, Micros::from_secs(1));
+    spec.burst = Some(100_000);
+    let bucket = Limit::try_new(spec).unwrap();
+    let old = store();
+    let take = |store: &MemoryStore, identity, hits, secs| {
+        let step = Step {
+            hits,
+            ..step(&bucket, identity)
+        };
+        decide(store, &[step], secs).allowed
+    };
+    assert!(take(&old, 1, 100_000, 1_000));
+    // This one is full again in half a minute.
+    assert!(take(&old, 2, 300, 1_000));
+
+    let new = store();
+    let file = saved(&old, 1_000);
+    let loaded = new.load(&mut Cursor::new(&file), Timestamp::from_secs(1_001));
+    assert_eq!(loaded.unwrap().counters, 1);
+    assert!(take(&new, 1, 10, 1_001));
+    assert!(!take(&new, 1, 1, 1_001), "its burst is used");
+    // Its next save has it as well.
+    let file = saved(&new, 1_001);
+    let again = store().load(&mut Cursor::new(&file), Timestamp::from_secs(1_002));
+    assert_eq!(again.unwrap().counters, 1);
+}
+
 #[test]
 fn counters_that_expired_meanwhile_are_left_out() {
     let (old, _) = filled();
@@ -343,18 +373,24 @@ fn decisions_go_on_while_the_store_is_saved() {
 
 #[test]
 fn a_file_from_the_future_is_refused_whole() {
-    let (old, _) = filled();
+    let old = store();
+    let hour = limit(Algorithm::FixedWindow, 10, 3_600);
+    assert!(decide(&old, &[step(&hour, 1)], 100_000).allowed);
     let file = saved(&old, 100_000);
     let new = store();
-    let refused = new.load(&mut Cursor::new(&file), Timestamp::from_secs(99_000));
+    let refused = new.load(&mut Cursor::new(&file), Timestamp::from_secs(96_399));
     assert!(
-        matches!(refused, Err(StateFileError::FromTheFuture(1_000))),
+        matches!(refused, Err(StateFileError::FromTheFuture(3_601))),
         "{refused:?}"
     );
     assert_eq!(new.stats().counters, 0);
-    for secs in [99_990, 99_995] {
+    for secs in [96_400, 99_995] {
         let soon = new.load(&mut Cursor::new(&file), Timestamp::from_secs(secs));
-        assert!(soon.is_ok(), "clocks may differ a little");
+        let loaded = soon.expect("a clock may have been set back");
+        assert_eq!(
+            (loaded.counters, loaded.saved_at),
+            (1, Timestamp::from_secs(100_000))
+        );
     }
 }
 

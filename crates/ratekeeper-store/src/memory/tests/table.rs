@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use proptest::prelude::*;
+use ratekeeper_core::Micros;
 
 use crate::memory::meta::Meta;
 use crate::memory::table::{Probe, Table};
@@ -21,7 +22,7 @@ fn insert(table: &mut Table, number: u64) -> bool {
     let Some(place) = table.free_place(probe) else {
         return false;
     };
-    table.insert(place, probe, Meta::new(RuleSlot(3), false));
+    table.insert(place, probe, Meta::new(RuleSlot(3), Micros::from_secs(1)));
     table.state_mut(place)[3] = number;
     if let Some(segment) = table.take_crowded() {
         assert!(table.split(segment).is_empty());
