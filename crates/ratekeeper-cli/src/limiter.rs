@@ -70,11 +70,11 @@ pub(crate) async fn served(
         Some(redis) => Backend::Shared(redis),
         None => {
             let store = store(settings)?;
-            if let Some(state) = state {
-                if let Some(kept) = state.load(&store)? {
-                    options.hash_key = Some(kept.hash_key);
-                    options.clock_from = kept.saved_at;
-                }
+            if let Some(state) = state
+                && let Some(kept) = state.load(&store)?
+            {
+                options.hash_key = Some(kept.hash_key);
+                options.clock_from = kept.saved_at;
             }
             Backend::Memory(store)
         }

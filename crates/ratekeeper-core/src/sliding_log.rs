@@ -271,6 +271,30 @@ mod tests {
     }
 
     #[test]
+    fn all_hits_come_back_where_the_first_has_left() {
+        let limit = limit(4);
+        let mut state = State::new(limit.shape());
+        for micros in [0, 10, 20, 30] {
+            step(&limit, &mut state, 1, micros);
+        }
+        assert_eq!(step(&limit, &mut state, -3, 1_000_005).remaining, 4);
+        assert_eq!(step(&limit, &mut state, 0, 1_000_005).remaining, 4);
+    }
+
+    #[test]
+    fn a_log_is_ahead_of_a_clock_that_went_back_by_more_than_a_window() {
+        let limit = limit(4);
+        let mut state = State::new(limit.shape());
+        step(&limit, &mut state, 1, 2_000_000);
+        let is_ahead = |micros: u64| {
+            let now = Timestamp::from_micros(1_000_000_000 + micros);
+            limit.is_ahead(state.as_ref(), now)
+        };
+        assert!(!is_ahead(1_000_000));
+        assert!(is_ahead(999_999));
+    }
+
+    #[test]
     fn hits_of_one_microsecond_share_an_entry() {
         let limit = limit(10_000);
         let mut state = State::new(limit.shape());

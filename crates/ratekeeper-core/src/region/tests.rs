@@ -44,6 +44,12 @@ fn a_region_of_weight_0_gets_nothing() {
     assert_eq!(regions("ap", &all).shares(7), [0, 5, 2]);
     let none = limit(|_| ()).shared(&regions("ap", &all));
     assert_eq!(none.expect("others have weights").capacity(), 0);
+    let bucket = limit(|spec| {
+        spec.algorithm = Algorithm::TokenBucket;
+        spec.burst = Some(1_000);
+    });
+    let none = bucket.shared(&regions("ap", &all));
+    assert_eq!(none.expect("a bucket of nothing").capacity(), 0);
 }
 
 #[test]

@@ -55,6 +55,15 @@ fn the_oldest_sub_window_fades_out() {
 }
 
 #[test]
+fn a_look_tells_when_the_present_hits_are_gone() {
+    let limit = limit(10, 12);
+    let mut state = State::new(limit.shape());
+    step(&limit, &mut state, 1, 0);
+    let looked = step(&limit, &mut state, 0, 5_000_000);
+    assert_eq!(looked.full_after, Micros::from_secs(8));
+}
+
+#[test]
 fn a_hit_counts_whole_until_its_sub_window_is_the_oldest() {
     let limit = limit(1, 12);
     let mut state = State::new(limit.shape());
