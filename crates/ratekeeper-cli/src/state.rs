@@ -131,7 +131,7 @@ impl State {
     }
 }
 
-/// What loaded counters need.
+/// The needs of loaded counters.
 pub(crate) struct Kept {
     /// The key that they were named with.
     pub(crate) hash_key: HashKey,

@@ -295,7 +295,7 @@ impl Snapshot {
     }
 }
 
-/// What the limits that single tenants have in one place share.
+/// The parts that the limits of single tenants in one place share.
 struct Custom {
     stats: Arc<RuleStats>,
     slot: RuleSlot,

@@ -88,7 +88,7 @@ pub(crate) struct RulesDiff {
     pub(crate) json: bool,
 }
 
-/// What ends `rules diff` with 1.
+/// Differences that end `rules diff` with 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum FailOn {
     /// Any difference

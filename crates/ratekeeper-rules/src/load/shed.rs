@@ -109,7 +109,9 @@ fn check_reserve(shed: &ParsedShed, report: &mut Report<'_>) {
     let top = rules.priorities.len().saturating_sub(1);
     let classes = rules.classifiers.iter().map(|it| it.class);
     let mut classes = classes.chain([rules.reads, rules.writes]);
-    if terms.reserve_percent == 0 || classes.any(|class| usize::from(class) == top) {
+    // All of it is refused anyway.
+    let is_part = (1..100).contains(&terms.reserve_percent);
+    if !is_part || classes.any(|class| usize::from(class) == top) {
         return;
     }
     let name = rules.name(top);

@@ -114,7 +114,7 @@ fn counters_of_a_minute_or_more_survive() {
     assert_eq!(saved(&new, 1_002).len(), saved(&old, 1_002).len());
 }
 
-/// What counts is how long a counter counts, not how long its limit's window is.
+/// A counter is kept by how long it counts, not by the length of its window.
 #[test]
 fn a_bucket_by_the_second_that_fills_for_hours_survives() {
     let mut spec = LimitSpec::new(Algorithm::TokenBucket, 10, Micros::from_secs(1));
