@@ -4,9 +4,10 @@ use crate::support::{self, Said, http, write};
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::ratekeeper::Setup;
 use serde_json::Value;
-use std::io::{Read as _, Write as _};
+use std::io::{PipeWriter, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::process::{Child, Stdio};
 use std::time::Duration;
 use tempfile::tempdir;
 
@@ -43,49 +44,55 @@ fn json_logs_are_json_from_the_first_byte() {
     }
 }
 
+/// A service whose log goes to a pipe.
+struct Piped(Child);
+
+impl Piped {
+    fn start(folder: &Path, log: PipeWriter, args: &str) -> Self {
+        write(folder, "rules.yaml", RULES);
+        let mut command = support::ratekeeper(folder, &format!("serve --rules rules.yaml {args}"));
+        command.stderr(log).stdout(Stdio::null());
+        Self(command.spawn().expect("the binary starts"))
+    }
+}
+
+impl Drop for Piped {
+    fn drop(&mut self) {
+        // It may have ended, which is no reason to panic in a test that does.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// The reader of the log may have gone, as `head` does: that is no reason to stop.
 #[test]
 fn a_log_that_nobody_reads_stops_nothing() {
     let folder = tempdir().expect("a folder can be made");
-    write(folder.path(), "rules.yaml", RULES);
     let (reader, writer) = std::io::pipe().expect("a pipe can be made");
     drop(reader);
     let socket = folder.path().join("admin");
-    let args = format!(
-        "serve --rules rules.yaml --grpc 127.0.0.1:0 --http 127.0.0.1:0 --admin unix:{} --drain-delay 0s",
-        socket.display()
-    );
-    let mut command = support::ratekeeper(folder.path(), &args);
-    command.stderr(writer).stdout(std::process::Stdio::null());
-    let mut service = command.spawn().expect("the binary starts");
-    eventually("it listens", || socket.exists());
     let url = format!("unix:{}", socket.display());
-    let told = support::run(folder.path(), &["health", &url]);
-    service.kill().expect("it is a child of ours");
-    service.wait().expect("it is a child of ours");
-    told.succeeded();
+    let args = format!("--grpc 127.0.0.1:0 --http 127.0.0.1:0 --admin {url} --drain-delay 0s");
+    let _service = Piped::start(folder.path(), writer, &args);
+    eventually("it listens", || socket.exists());
+    support::run(folder.path(), &["health", &url]).succeeded();
 }
 
 /// A pipe that is full, as its reader stands still: lines of the log wait, and decisions do not.
 #[test]
 fn a_log_whose_reader_stands_still_stops_no_decision() {
     let folder = tempdir().expect("a folder can be made");
-    write(folder.path(), "rules.yaml", RULES);
     // Kept, and never read.
     let (_reader, writer) = std::io::pipe().expect("a pipe can be made");
     let socket = folder.path().join("http");
     let args = format!(
-        "serve --rules rules.yaml --http unix:{} --grpc 127.0.0.1:0 --admin 127.0.0.1:0 --denial-log 1000",
+        "--http unix:{} --grpc 127.0.0.1:0 --admin 127.0.0.1:0 --denial-log 1000",
         socket.display()
     );
-    let mut command = support::ratekeeper(folder.path(), &args);
-    command.stderr(writer).stdout(std::process::Stdio::null());
-    let mut service = command.spawn().expect("the binary starts");
+    let _service = Piped::start(folder.path(), writer, &args);
     eventually("it listens", || UnixStream::connect(&socket).is_ok());
     // Each denial is a line of some 300 bytes, and a pipe holds 65,536.
     let answers: Vec<_> = (0..600).map(|_| check_at(&socket)).collect();
-    service.kill().expect("it is a child of ours");
-    service.wait().expect("it is a child of ours");
     let denied = answers
         .iter()
         .filter(|answer| answer.contains(r#"{"decision":"deny""#));
