@@ -4,7 +4,7 @@ use crate::settings::Settings;
 use crate::state::State;
 use crate::store::{connect, joined};
 use anyhow::{Context, Result};
-use ratekeeper_limiter::{Fallback, FallbackConfig, Limiter, LimiterOptions, Modes};
+use ratekeeper_limiter::{Fallback, FallbackConfig, Limiter, LimiterOptions, Modes, SavedSlots};
 use ratekeeper_rules::RuleSet;
 use ratekeeper_store::Store;
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
@@ -60,6 +60,7 @@ pub(crate) async fn served(
     state: Option<&State>,
 ) -> Result<Served> {
     let mut options = options(settings);
+    let mut slots = SavedSlots::default();
     let shared = settings.redis.iter();
     let shared = shared.chain(settings.stores.iter().map(|it| &it.redis));
     let shared: Vec<_> = shared.collect();
@@ -75,6 +76,7 @@ pub(crate) async fn served(
             {
                 options.hash_key = Some(kept.hash_key);
                 options.clock_from = kept.saved_at;
+                slots = kept.slots;
             }
             Backend::Memory(store)
         }
@@ -93,7 +95,7 @@ pub(crate) async fn served(
     };
     let store = joined(default, names.zip(shared), own);
     options.hash_key = store.hash_key().or(options.hash_key);
-    let limiter = Limiter::new(rules, store, options);
+    let limiter = Limiter::new(rules, store, options).with_slots(slots);
     if boards.is_none() {
         return Ok(Served { limiter, boards });
     }

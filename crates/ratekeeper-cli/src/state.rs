@@ -1,7 +1,7 @@
 //! Counters that survive a restart: loaded at the start, saved periodically and at the end.
 //!
-//! The file also keeps the hash key that counters are named with, so that they are found again. It reveals no API key, only
-//! how often some counter was hit.
+//! The file also keeps the hash key that counters are named with, so that they are found again, and the slots of their rules,
+//! so that each rule keeps within its share of the memory. It reveals no API key, only how often some counter was hit.
 
 mod lock;
 mod regular;
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use lock::{Claim, ClaimError};
 use parking_lot::Mutex;
 use ratekeeper_core::{Micros, Timestamp};
-use ratekeeper_limiter::{Clock, HashKey};
+use ratekeeper_limiter::{Clock, HashKey, SavedSlots};
 use ratekeeper_server::make_private_folder;
 use ratekeeper_store::memory::{LoadedState, MemoryStore, StateFileError};
 use regular::OpenError;
@@ -80,7 +80,7 @@ impl State {
             }
         };
         match load(store, &mut file) {
-            Ok((loaded, key)) => {
+            Ok((loaded, hash_key, slots)) => {
                 info!(counters = loaded.counters, path = %path.display(), "counters were loaded");
                 warn_of_dropped(&loaded);
                 let saved_at = loaded.saved_at;
@@ -93,7 +93,8 @@ impl State {
                     );
                 }
                 Ok(Some(Kept {
-                    hash_key: key,
+                    hash_key,
+                    slots,
                     saved_at,
                 }))
             }
@@ -135,6 +136,8 @@ impl State {
 pub(crate) struct Kept {
     /// The key that they were named with.
     pub(crate) hash_key: HashKey,
+    /// The slots of their rules.
+    pub(crate) slots: SavedSlots,
     /// The time that requests are decided at, at the earliest.
     pub(crate) saved_at: Timestamp,
 }
@@ -144,20 +147,33 @@ pub(crate) struct Kept {
 enum Unusable {
     #[error(transparent)]
     Load(#[from] StateFileError),
-    #[error("the state file lacks its hash key")]
-    NoHashKey,
+    #[error("the state file lacks its hash key, or the slots of its rules")]
+    Header,
 }
 
-/// Loads `file` into `store`; returns what lives on, and the hash key of the counters.
-fn load(store: &MemoryStore, file: &mut File) -> Result<(LoadedState, HashKey), Unusable> {
+/// Loads `file` into `store`; returns what lives on, the hash key of the counters, and the slots of their rules.
+fn load(
+    store: &MemoryStore,
+    file: &mut File,
+) -> Result<(LoadedState, HashKey, SavedSlots), Unusable> {
     let loaded = store.load(file, Clock::new().now())?;
-    match <[u8; 16]>::try_from(loaded.header.as_slice()) {
-        Ok(key) => Ok((loaded, HashKey::from_bytes(key))),
-        Err(_) => {
+    match header(&loaded.header) {
+        Some((key, slots)) => Ok((loaded, key, slots)),
+        None => {
             store.clear();
-            Err(Unusable::NoHashKey)
+            Err(Unusable::Header)
         }
     }
+}
+
+/// Reads the header that a state was saved with. A file of an earlier version has no slots.
+fn header(bytes: &[u8]) -> Option<(HashKey, SavedSlots)> {
+    let (key, slots) = bytes.split_first_chunk()?;
+    let slots = match slots.is_empty() {
+        true => SavedSlots::default(),
+        false => SavedSlots::from_bytes(slots)?,
+    };
+    Some((HashKey::from_bytes(*key), slots))
 }
 
 /// Tells of what is forgotten for want of room: more passes than the limits say, and repeats are charged again.

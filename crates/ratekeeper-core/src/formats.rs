@@ -123,8 +123,9 @@ stored_formats! {
     NODES = "lists of nodes", 1;
     /// A permit or reservation, as its holder has it.
     HOLD = "permit, reservation", 1;
-    /// The counters of a node without Redis, and its idempotent requests. Version 2, without the latter, is read too.
-    STATE_FILE = "state file", 3;
+    /// The counters of a node without Redis, its idempotent requests, and the slots of its rules. Version 3, without the
+    /// slots, and version 2, without the requests either, are read too.
+    STATE_FILE = "state file", 4;
     /// The last good rules.
     LAST_GOOD_RULES = "file of the last good rules", 1;
     /// Rules that were switched at run time.

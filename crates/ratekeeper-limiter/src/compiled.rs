@@ -1,12 +1,11 @@
 //! Rules compiled into what a check needs of them.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use ratekeeper_core::lease::Terms;
 use ratekeeper_core::region::counted::Counted;
 use ratekeeper_core::{Limit, Micros, Whole};
-use ratekeeper_rules::{Consistency, FailureMode, LeakyOverRls, RegionMode, Rule, RuleSet};
+use ratekeeper_rules::{Consistency, FailureMode, LeakyOverRls, RegionMode, Rule};
 use ratekeeper_store::{Charge, FullMode, RuleSlot, Store, StoreSlot};
 
 use crate::Waiting;
@@ -197,56 +196,6 @@ impl Compiled {
             stats,
             is_left_out: false,
         }
-    }
-}
-
-/// The slot that all limits that come with requests share: together they are bounded like one rule.
-pub(crate) const OVERRIDES: RuleSlot = RuleSlot(u16::MAX - 1);
-
-/// Gives out the numbers that no kept rule has. Beyond 65,534 rules numbers are shared:
-/// those rules are then bounded together.
-///
-/// A number that is free again comes last: the store still has counters of the rule that had it, which would fill the share
-/// of the next.
-pub(crate) struct Slots {
-    taken: Vec<bool>,
-    next: u16,
-}
-
-impl Slots {
-    /// Begins at `next`, where the rules before ended.
-    pub(crate) fn without(
-        rules: &RuleSet,
-        kept: &HashMap<Arc<str>, (Arc<RuleStats>, RuleSlot)>,
-        next: RuleSlot,
-    ) -> Self {
-        let mut taken = vec![false; usize::from(OVERRIDES.0)];
-        for rule in rules.rules() {
-            if let Some((_, slot)) = kept.get(&*rule.id) {
-                taken[usize::from(slot.0)] = true;
-            }
-        }
-        Self {
-            taken,
-            next: next.0,
-        }
-    }
-
-    /// The number to begin with when rules are compiled the next time.
-    pub(crate) const fn cursor(&self) -> RuleSlot {
-        RuleSlot(self.next)
-    }
-
-    pub(crate) fn next(&mut self) -> RuleSlot {
-        let mut slot = self.next;
-        for _ in 0..OVERRIDES.0 {
-            slot = self.next;
-            self.next = (self.next + 1) % OVERRIDES.0;
-            if !std::mem::replace(&mut self.taken[usize::from(slot)], true) {
-                break;
-            }
-        }
-        RuleSlot(slot)
     }
 }
 

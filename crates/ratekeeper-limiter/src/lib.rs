@@ -23,6 +23,7 @@ mod purpose;
 mod request;
 mod scope;
 mod sip;
+mod slots;
 mod snapshot;
 mod source;
 mod stats;
@@ -60,6 +61,7 @@ pub use request::{
     OwnLimit, RequestDescriptors,
 };
 pub use scope::{Scope, SecretValue};
+pub use slots::SavedSlots;
 pub use snapshot::{LentLimit, ListedRule, Modes, Snapshot};
 pub use source::LimitSource;
 pub use stats::{REMAINING_BOUNDS, RuleCounts, RuleStats, STRIPES, stripe_of_thread};

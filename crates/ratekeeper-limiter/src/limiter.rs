@@ -15,6 +15,8 @@ use crate::fallback::{Fallback, Owed, OwedCounts};
 use crate::growth::GrowthWatch;
 use crate::identity::Namer;
 use crate::posting::Posting;
+use crate::slots::SavedSlots;
+use crate::snapshot::Before;
 use crate::switch::{RuleSwitch, SwitchError, Switches};
 use crate::token::Sealer;
 use crate::top::TopKeys;
@@ -100,7 +102,7 @@ impl<S: Store> Limiter<S> {
             options.modes,
             namer,
             &places,
-            None,
+            Before::Saved(SavedSlots::default()),
         );
         let sources = Sources {
             rules,
@@ -125,6 +127,15 @@ impl<S: Store> Limiter<S> {
         }
     }
 
+    /// Gives each rule the slot in the store that it had when the store's counters were saved.
+    #[must_use]
+    pub fn with_slots(self, saved: SavedSlots) -> Self {
+        let before = self.snapshot.load_full();
+        let (rules, switches) = (before.shared_rules(), before.switches().clone());
+        self.put(rules, switches, before.namer, Before::Saved(saved));
+        self
+    }
+
     /// Gives the limiter a fallback that decides while its store cannot answer. Without one, rules whose
     /// failure mode is `local` let everything pass meanwhile.
     #[must_use]
@@ -134,7 +145,8 @@ impl<S: Store> Limiter<S> {
         if self.store.hash_key().is_none() {
             // What passes before the store tells the key is owed under the names that it gives then.
             let (rules, switches) = (before.shared_rules(), before.switches().clone());
-            self.put(rules, switches, before.namer.provisional(), &before);
+            let namer = before.namer.provisional();
+            self.put(rules, switches, namer, Before::Snapshot(&before));
         }
         self
     }
@@ -226,7 +238,8 @@ impl<S: Store> Limiter<S> {
         self.unknown_quotas
             .store(sources.unknown, Ordering::Relaxed);
         let before = self.snapshot.load();
-        self.put(rules, before.switches().clone(), before.namer, &before);
+        let switches = before.switches().clone();
+        self.put(rules, switches, before.namer, Before::Snapshot(&before));
     }
 
     /// Puts the switch of the rule or the load shedder with the id `rule` into a position, or takes it away; the next
@@ -252,7 +265,8 @@ impl<S: Store> Limiter<S> {
         }
         switches.set(rule, to)?;
         let rules = before.shared_rules();
-        self.put(rules, switches.clone(), before.namer, &before);
+        let (namer, before) = (before.namer, Before::Snapshot(&before));
+        self.put(rules, switches.clone(), namer, before);
         Ok(switches)
     }
 
@@ -261,7 +275,8 @@ impl<S: Store> Limiter<S> {
     pub fn restore_switches(&self, switches: Switches) {
         let _alone = self.sources.lock();
         let before = self.snapshot.load();
-        self.put(before.shared_rules(), switches, before.namer, &before);
+        let (rules, namer) = (before.shared_rules(), before.namer);
+        self.put(rules, switches, namer, Before::Snapshot(&before));
     }
 
     /// Names counters by `hash_key` from now on, so that nodes with one store find each other's. Hits
@@ -277,12 +292,13 @@ impl<S: Store> Limiter<S> {
             return;
         }
         let (rules, switches) = (before.shared_rules(), before.switches().clone());
-        self.put(rules, switches, Namer::new(hash_key), &before);
+        let namer = Namer::new(hash_key);
+        self.put(rules, switches, namer, Before::Snapshot(&before));
     }
 
-    fn put(&self, rules: Arc<RuleSet>, switches: Switches, namer: Namer, before: &Snapshot) {
+    fn put(&self, rules: Arc<RuleSet>, switches: Switches, namer: Namer, before: Before<'_>) {
         let (places, modes) = (StoreSlots(&self.store), self.options.modes);
-        let after = Snapshot::new(rules, switches, modes, namer, &places, Some(before));
+        let after = Snapshot::new(rules, switches, modes, namer, &places, before);
         self.snapshot.store(Arc::new(after));
     }
 

@@ -14,8 +14,9 @@ use ratekeeper_rules::{
 use ratekeeper_store::{RuleSlot, Store, StoreSlot};
 
 use crate::LimitSource;
-use crate::compiled::{Compiled, Slots, StoreSlots};
+use crate::compiled::{Compiled, StoreSlots};
 use crate::identity::{Namer, fingerprint, tenant_hash};
+use crate::slots::{SavedSlots, Slots};
 use crate::stats::RuleStats;
 use crate::switch::{RuleMode, RuleSwitch, Switches};
 use crate::token::Sealer;
@@ -43,10 +44,20 @@ pub struct Snapshot {
     /// The limits by which permits, reservations and bills are settled.
     held: HeldLimits,
     switches: Switches,
+    /// The slots of rules that have come back, or may yet, since counters were saved.
+    saved_slots: Arc<SavedSlots>,
     /// The first number that the next snapshot gives to a new rule.
     next_slot: RuleSlot,
     /// The load shedders of the rules, in the modes that their switches put them.
     shed: Option<Arc<ShedRules>>,
+}
+
+/// The origin of a snapshot, which the rules that are there again have their slots from.
+pub(crate) enum Before<'a> {
+    /// A snapshot that was in force. Rules keep their statistics as well.
+    Snapshot(&'a Snapshot),
+    /// An earlier process, or none.
+    Saved(SavedSlots),
 }
 
 /// A limit of which regions lend each other parts, or which they count together.
@@ -90,13 +101,21 @@ impl Snapshot {
         modes: Modes,
         namer: Namer,
         places: &StoreSlots<'_, impl Store>,
-        before: Option<&Self>,
+        before: Before<'_>,
     ) -> Self {
         let rules = levels::switched(&rules, &switches);
         let modes_of_rules = levels::Modes::new(&rules, &switches);
-        let mut kept = before.map(Self::by_id).unwrap_or_default();
-        let next = before.map_or(RuleSlot(0), |before| before.next_slot);
-        let mut slots = Slots::without(&rules, &kept, next);
+        let (mut kept, saved_slots, next) = match before {
+            Before::Snapshot(before) => {
+                let saved = Arc::clone(&before.saved_slots);
+                (before.by_id(), saved, before.next_slot)
+            }
+            Before::Saved(saved) => {
+                let next = saved.next();
+                (HashMap::new(), Arc::new(saved), next)
+            }
+        };
+        let mut slots = Slots::without(&rules, &kept, &saved_slots, next);
         // Limits that single tenants have in one place have one id, and are counted together.
         let mut customs: HashMap<Arc<str>, Custom> = HashMap::new();
         let unused = rules.unused_overrides();
@@ -117,7 +136,11 @@ impl Snapshot {
                 }
                 let (stats, slot) = match kept.remove(&*rule.id) {
                     Some(kept) => kept,
-                    None => (Arc::new(RuleStats::new(rule)), slots.next()),
+                    None => {
+                        let saved = saved_slots.get(namer.hash_key(), &rule.id);
+                        let slot = saved.unwrap_or_else(|| slots.next());
+                        (Arc::new(RuleStats::new(rule)), slot)
+                    }
                 };
                 if rules.plan_of(rule) == CUSTOM {
                     let custom = Custom {
@@ -146,8 +169,17 @@ impl Snapshot {
             shed: rules_of_shedders(rules.shed(), &switches),
             rules,
             switches,
+            saved_slots,
             next_slot,
         }
+    }
+
+    /// The slots of the rules, to be saved with their counters.
+    #[must_use]
+    pub fn slots(&self) -> SavedSlots {
+        let rules = self.rules.rules().iter().zip(&self.compiled);
+        let rules = rules.map(|(rule, made)| (&*rule.id, made.slot));
+        SavedSlots::of(rules, self.next_slot, self.namer.hash_key())
     }
 
     fn by_id(&self) -> HashMap<Arc<str>, (Arc<RuleStats>, RuleSlot)> {

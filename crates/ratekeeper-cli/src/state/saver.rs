@@ -77,7 +77,11 @@ impl State {
             *claim = Claim::new(&self.path)?;
         }
         let now = limiter.clock().now();
-        store.save_file(&self.path, &limiter.hash_key().to_bytes(), now)?;
+        let header = [
+            &limiter.hash_key().to_bytes()[..],
+            &limiter.snapshot().slots().to_bytes(),
+        ];
+        store.save_file(&self.path, &header.concat(), now)?;
         Ok(())
     }
 

@@ -168,21 +168,6 @@ fn regions_count_a_limit_together_where_the_store_keeps_what_they_say() {
     }
 }
 
-#[test]
-fn slots_are_given_out_once_each_and_then_again_in_turn() {
-    let mut slots = Slots {
-        taken: vec![false; usize::from(OVERRIDES.0)],
-        next: 0,
-    };
-    slots.taken[1] = true;
-    let given: Vec<_> = (0..3).map(|_| slots.next().0).collect();
-    assert_eq!(given, [0, 2, 3]);
-    slots.taken.fill(true);
-    slots.next = OVERRIDES.0 - 1;
-    let given: Vec<_> = (0..3).map(|_| slots.next().0).collect();
-    assert_eq!(given, [OVERRIDES.0 - 2; 3]);
-}
-
 /// The store still has the counters of the rule that had it.
 #[test]
 fn a_rule_that_a_reload_adds_has_no_number_of_one_that_it_removes() {
@@ -219,4 +204,46 @@ descriptors:
         assert!(!had.contains(&added), "{key}: {added:?} of {had:?}");
         had.push(added);
     }
+}
+
+/// The counters that were saved are those of its rules.
+#[test]
+fn rules_have_the_slots_again_that_they_had_when_counters_were_saved() {
+    let place = Place {
+        leases: false,
+        is_cluster: false,
+        lends: false,
+    };
+    let text = |keys: &[&str]| {
+        let rules = keys.iter().map(|key| {
+            format!("  - {{ key: {key}, rate_limit: {{ window: 24h, limit: 1000 }} }}\n")
+        });
+        format!("domain: d\ndescriptors:\n{}", rules.collect::<String>())
+    };
+    let before = limiter_of(&text(&["a", "gone", "b"]), &Options::default(), place);
+    let saved = before.snapshot().slots();
+    let slots = |limiter: &Limiter<Place>| {
+        let snapshot = limiter.snapshot();
+        let rules = snapshot.rules().rules().iter().zip(0..);
+        let slots = rules.map(|(rule, index)| {
+            (
+                rule.id.to_string(),
+                snapshot.compiled(RuleIndex(index)).slot.0,
+            )
+        });
+        slots.collect::<Vec<_>>()
+    };
+    let text = text(&["new", "b", "a"]);
+    let mut after = limiter_of(&text, &Options::default(), place);
+    after.adopt_hash_key(before.hash_key());
+    after = after.with_slots(saved);
+    let expected = [("d.new", 3), ("d.b", 2), ("d.a", 0)];
+    let expected: Vec<_> = expected.map(|(id, slot)| (id.to_owned(), slot)).into();
+    assert_eq!(slots(&after), expected);
+    let source = Source {
+        name: "d.yaml".to_owned(),
+        text,
+    };
+    after.replace_rules(load(&[source], &Options::default()).unwrap().rules);
+    assert_eq!(slots(&after), expected, "after a reload");
 }

@@ -6,9 +6,9 @@ use ratekeeper_store::{Charge, FullMode, Step};
 
 use super::{Context, Plan};
 use crate::LimitSource;
-use crate::compiled::OVERRIDES;
 use crate::identity::Unhasher;
 use crate::request::{Descriptor, Override, OwnLimit};
+use crate::slots::OVERRIDES;
 
 /// The first entry of every name in the namespace of limits that rules know nothing of. No rule has a key with this
 /// character, so no rule has a counter of such a name.

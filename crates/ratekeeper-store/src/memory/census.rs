@@ -44,7 +44,7 @@ impl Census {
                     continue;
                 };
                 let meta = shard.table.meta(place);
-                // The rule of a loaded counter is unknown until its first request.
+                // The rule of a counter from an earlier version's file is unknown until its first request.
                 if let Some(slice) = self.slice.get_mut(usize::from(meta.rule().0)) {
                     slice.held += 1;
                     slice.refusing += u64::from(meta.share() == 0);

@@ -13,8 +13,8 @@ use super::meta::Meta;
 use super::once::Record;
 use super::shard::NO_RULE;
 use super::state_file::{
-    FIXED_BYTES, HEADER_BYTES_MAX, MAGIC, Restored, Saved as State, WITHOUT_RECORDS, Words,
-    checksum,
+    FIXED_BYTES, HEADER_BYTES_MAX, MAGIC, Restored, Saved as State, WITHOUT_RECORDS, WITHOUT_RULES,
+    Words, checksum,
 };
 use super::table::Probe;
 use crate::CounterKey;
@@ -70,8 +70,10 @@ pub enum StateFileError {
 
 impl MemoryStore {
     /// Loads the file that [`save`](Self::save) wrote, as of `now`. The file is read twice: to
-    /// verify all of it, then to load it. Counters and records that already exist stay as they are;
-    /// the loaded counters belong to no rule until they are first used.
+    /// verify all of it, then to load it. Counters and records that already exist stay as they are.
+    ///
+    /// The loaded counters belong to the rules whose slots they were saved with, so the rules must have those slots again;
+    /// from a file of an earlier version, to no rule until they are first used.
     ///
     /// # Errors
     /// [`StateFileError`]; nothing was loaded.
@@ -81,7 +83,6 @@ impl MemoryStore {
         now: Timestamp,
     ) -> Result<LoadedState, StateFileError> {
         let (mut loaded, version) = read_header(input)?;
-        let has_records = version != WITHOUT_RECORDS;
         let ahead = loaded.saved_at.since(now);
         if ahead > AHEAD_MAX {
             return Err(StateFileError::FromTheFuture(ahead.as_secs_ceil()));
@@ -91,9 +92,9 @@ impl MemoryStore {
         self.records.begin(now);
         let blocks_at = input.stream_position()?;
         read_counters(input, |_, _, _| {})?;
-        read_records(input, has_records, |_, _| {})?;
+        read_records(input, version != WITHOUT_RECORDS, |_, _| {})?;
         input.seek(SeekFrom::Start(blocks_at))?;
-        let result = self.load_blocks(input, has_records, now, &mut loaded);
+        let result = self.load_blocks(input, version, now, &mut loaded);
         if let Err(error) = result {
             // The file was whole a moment ago: somebody writes to it, or the disk fails.
             self.clear();
@@ -113,11 +114,16 @@ impl MemoryStore {
     fn load_blocks(
         &self,
         input: &mut impl Read,
-        has_records: bool,
+        version: u32,
         now: Timestamp,
         loaded: &mut LoadedState,
     ) -> Result<(), StateFileError> {
+        let has_rules = version > WITHOUT_RULES;
         read_counters(input, |key, meta, state| {
+            let meta = match has_rules {
+                true => meta,
+                false => meta.with_rule(NO_RULE),
+            };
             let count = match self.put(key, meta, state, now) {
                 Restored::Alive => &mut loaded.counters,
                 Restored::Expired => &mut loaded.expired,
@@ -125,7 +131,7 @@ impl MemoryStore {
             };
             *count += 1;
         })?;
-        read_records(input, has_records, |id, record| {
+        read_records(input, version != WITHOUT_RECORDS, |id, record| {
             match self.records.restore(id, record, now) {
                 Restored::Alive => loaded.records += 1,
                 Restored::Expired => {}
@@ -163,7 +169,7 @@ impl MemoryStore {
                 [shard.heaps.insert(Heap::from(heap)), 0, 0, 0]
             }
         };
-        shard.adopt(place, probe, meta.with_rule(NO_RULE));
+        shard.adopt(place, probe, meta);
         *shard.table.state_mut(place) = words;
         shard.grow(&self.budget);
         Restored::Alive
@@ -180,7 +186,7 @@ fn read_header(input: &mut impl Read) -> Result<(LoadedState, u32), StateFileErr
         return Err(StateFileError::NotAStateFile);
     }
     let version = u32_at(&bytes, 8);
-    if version != WITHOUT_RECORDS {
+    if ![WITHOUT_RECORDS, WITHOUT_RULES].contains(&version) {
         STATE_FILE.check(version)?;
     }
     let len = u32_at(&bytes, 12) as usize;

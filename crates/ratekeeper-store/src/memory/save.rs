@@ -35,8 +35,8 @@ pub struct Saved {
 
 impl MemoryStore {
     /// Writes the counters that are alive at `now` and whose windows are a minute or longer, or that are alive for
-    /// another minute, the live records of idempotent requests, and `header`, the caller's own data (at most 64 KiB), such as the hash key of the counters'
-    /// names.
+    /// another minute, the live records of idempotent requests, and `header`, the caller's own data (at most 1 MiB), such as the hash key of the counters'
+    /// names, and the slots of the rules.
     ///
     /// Decisions go on meanwhile: a lock is held for a few microseconds at a time, so counters are
     /// saved as of slightly different times. If the table grows at that moment, counters move to a
@@ -157,7 +157,7 @@ fn sync_folder(path: &Path) -> io::Result<()> {
 fn write_header(out: &mut impl Write, header: &[u8], now: Timestamp) -> io::Result<()> {
     let len = u32::try_from(header.len()).ok();
     let Some(len) = len.filter(|len| *len as usize <= HEADER_BYTES_MAX) else {
-        let message = "the header of a state file is at most 64 KiB";
+        let message = "the header of a state file is at most 1 MiB";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     };
     let mut bytes = Vec::with_capacity(header.len() + 32);

@@ -13,7 +13,7 @@ use super::stats::Tally;
 use super::table::{Position, Probe, SLOTS, Table};
 use crate::{Charge, RuleSlot, Step, StepOutcome};
 
-/// The rule of a counter that was loaded and not used since: rules get new numbers at each start.
+/// The rule of a counter that was loaded from a file of an earlier version, and not used since.
 pub(super) const NO_RULE: RuleSlot = RuleSlot(u16::MAX);
 
 /// A shard's counters.

@@ -8,7 +8,8 @@
 //!  end         0 u32        | 0 u32            | records in all u64  | checksum u64
 //! ```
 //!
-//! Version 2 ends after the counters.
+//! Version 2 ends after the counters. Before version 4 nobody knew the rules of the counters: the caller's header has what
+//! tells them.
 //!
 //! All integers are little endian. A checksum is the SipHash-1-3 of everything since the last one;
 //! it detects accidents, not forgeries. A counter is its key (2 words), its meta, then either its
@@ -27,11 +28,14 @@ pub(super) const MAGIC: [u8; 8] = *b"RATEKEEP";
 /// The version without records of idempotent requests.
 pub(super) const WITHOUT_RECORDS: u32 = 2;
 
+/// The version whose counters belong to no rule.
+pub(super) const WITHOUT_RULES: u32 = 3;
+
 /// Magic, version, length of the header, time.
 pub(super) const FIXED_BYTES: usize = 24;
 
-/// The most bytes of a caller's header.
-pub(super) const HEADER_BYTES_MAX: usize = 64 << 10;
+/// The most bytes of a caller's header: ten for each rule, and more.
+pub(super) const HEADER_BYTES_MAX: usize = 1 << 20;
 
 /// The state of a counter in the file.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -5,7 +5,7 @@ use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
 use super::{decide, limit, step, store};
 use crate::memory::state_file::{FIXED_BYTES, HEADER_BYTES_MAX, checksum};
 use crate::memory::{MemoryConfig, MemoryStore, StateFileError};
-use crate::{Extra, Once, Request, Step, Until};
+use crate::{Extra, Once, Request, RuleSlot, Step, Until};
 
 fn spilling() -> Limit {
     let spec = LimitSpec::new(Algorithm::SlidingWindow, 1 << 40, Micros::from_secs(3_600));
@@ -61,7 +61,12 @@ fn take_once(store: &MemoryStore, steps: &[Step]) {
 /// A file as version 2 wrote it: without records, and an end after them.
 fn without_records(mut file: Vec<u8>) -> Vec<u8> {
     file.truncate(file.len() - 24);
-    file[8] = 2;
+    of_version(2, file)
+}
+
+/// The file with another version in front.
+fn of_version(version: u8, mut file: Vec<u8>) -> Vec<u8> {
+    file[8] = version;
     let header = FIXED_BYTES + b"the seed".len();
     let sum = checksum(&file[..header]);
     file[header..header + 8].copy_from_slice(&sum.to_le_bytes());
@@ -208,7 +213,7 @@ fn a_damaged_file_is_refused_and_nothing_is_loaded() {
     longer.push(0);
     assert!(matches!(load(&longer), StateFileError::Corrupt));
     let mut newer = file;
-    for other in [1, 4] {
+    for other in [1, 5] {
         newer[8] = other;
         assert!(
             matches!(load(&newer), StateFileError::Version(it) if it.found == u32::from(other))
@@ -301,7 +306,7 @@ fn a_file_is_replaced_whole_or_not_at_all() {
     // A leftover of a crash does no harm.
     std::fs::write(folder.path().join("state.tmp"), b"half").unwrap();
     let whole = std::fs::read(&path).unwrap();
-    let too_long = vec![0; 1 << 20];
+    let too_long = vec![0; HEADER_BYTES_MAX + 1];
     assert!(old.save_file(&path, &too_long, now).is_err());
     assert_eq!(std::fs::read(&path).unwrap(), whole);
     old.save_file(&path, b"", now).unwrap();
@@ -461,4 +466,39 @@ fn counters_are_written_by_the_mebibyte() {
         "{blocks:?}"
     );
     assert!(*last < 1 << 21, "{last}");
+}
+
+/// A flood of one rule takes its share of the memory, and no more of it after each restart.
+#[test]
+fn loaded_counters_count_towards_the_share_of_their_rule() {
+    let config = MemoryConfig {
+        memory_limit: 1 << 20,
+        max_share_percent: 50,
+        ..MemoryConfig::default()
+    };
+    let made = || MemoryStore::new(config).unwrap();
+    let daily = limit(Algorithm::FixedWindow, 1, 86_400);
+    let of = |rule: u16, identity: u64| Step {
+        rule: RuleSlot(rule),
+        ..step(&daily, identity)
+    };
+    let flood = |store: &MemoryStore, identities: std::ops::Range<u64>| {
+        for identity in identities {
+            decide(store, &[of(1, identity)], 1_000);
+        }
+    };
+    let places = made().stats().capacity;
+    let old = made();
+    flood(&old, 0..2 * places);
+    let file = saved(&old, 1_000);
+    for (version, is_bounded) in [(4, true), (3, false)] {
+        let new = made();
+        let file = of_version(version, file.clone());
+        let now = Timestamp::from_secs(1_001);
+        let loaded = new.load(&mut Cursor::new(&file), now).unwrap();
+        assert!(loaded.counters > places / 3, "{loaded:?} of {places}");
+        flood(&new, 3 * places..5 * places);
+        let held = new.stats().counters;
+        assert_eq!(held <= places / 2, is_bounded, "{held} of {places}");
+    }
 }
