@@ -17,6 +17,10 @@ mod state;
 mod store;
 mod traces;
 
+// For its functions in place of musl's.
+#[cfg(all(target_arch = "x86_64", target_env = "musl"))]
+use ratekeeper_memcpy as _;
+
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue};
 use cli::Cli;
