@@ -128,6 +128,12 @@ pub(crate) fn build_with(
         need::packages(&[need::MUSL])?;
         Ok(None)
     })?;
+    if arch == Arch::Amd64 && !is_cross {
+        // There the tests themselves copy by them.
+        let mut tests = cargo(["test", "--locked", "--package", "ratekeeper-memcpy"]);
+        tests.args(["--target", triple, "--target-dir"]).arg(folder);
+        steps.command("memory functions", &mut tests)?;
+    }
     dashboard::build_if_possible(steps);
     let mut command = cargo([if is_cross { "zigbuild" } else { "build" }]);
     command.args(["--release", "--locked", "--package", "ratekeeper-cli"]);

@@ -4,7 +4,7 @@ use crate::settings::Settings;
 use crate::state::State;
 use crate::store::{connect, joined};
 use anyhow::{Context, Result};
-use ratekeeper_limiter::{Fallback, FallbackConfig, Limiter, LimiterOptions, Modes, SavedSlots};
+use ratekeeper_limiter::{Fallback, FallbackConfig, Limiter, LimiterOptions, Modes};
 use ratekeeper_rules::RuleSet;
 use ratekeeper_store::Store;
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
@@ -60,7 +60,7 @@ pub(crate) async fn served(
     state: Option<&State>,
 ) -> Result<Served> {
     let mut options = options(settings);
-    let mut slots = SavedSlots::default();
+    let mut kept_slots = None;
     let shared = settings.redis.iter();
     let shared = shared.chain(settings.stores.iter().map(|it| &it.redis));
     let shared: Vec<_> = shared.collect();
@@ -76,7 +76,7 @@ pub(crate) async fn served(
             {
                 options.hash_key = Some(kept.hash_key);
                 options.clock_from = kept.saved_at;
-                slots = kept.slots;
+                kept_slots = Some(kept.slots);
             }
             Backend::Memory(store)
         }
@@ -94,8 +94,12 @@ pub(crate) async fn served(
         Backend::Memory(_) => None,
     };
     let store = joined(default, names.zip(shared), own);
+    forget_of_other_key(&store, &options);
     options.hash_key = store.hash_key().or(options.hash_key);
-    let limiter = Limiter::new(rules, store, options).with_slots(slots);
+    let mut limiter = Limiter::new(rules, store, options);
+    if let Some(slots) = kept_slots {
+        limiter = limiter.with_slots(slots);
+    }
     if boards.is_none() {
         return Ok(Served { limiter, boards });
     }
@@ -106,6 +110,21 @@ pub(crate) async fn served(
     let fallback = fallback.context("--memory-limit cannot be allocated")?;
     let limiter = limiter.with_fallback(fallback);
     Ok(Served { limiter, boards })
+}
+
+/// Drops the kept counters if a store that nodes share has another hash key: no request would find them.
+fn forget_of_other_key(store: &Stores, options: &LimiterOptions) {
+    if let (Some(shared), Some(kept)) = (store.hash_key(), options.hash_key)
+        && shared != kept
+        && let Some(memory) = store.memory()
+        && memory.stats().counters > 0
+    {
+        memory.clear();
+        warn!(
+            "the counters of the state file have the names that this node gave them alone, and a Redis of `stores` has another \
+             hash key: they are forgotten"
+        );
+    }
 }
 
 fn store(settings: &Settings) -> Result<MemoryStore> {

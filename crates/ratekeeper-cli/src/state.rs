@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use lock::{Claim, ClaimError};
 use parking_lot::Mutex;
 use ratekeeper_core::{Micros, Timestamp};
-use ratekeeper_limiter::{Clock, HashKey, SavedSlots};
+use ratekeeper_limiter::{Clock, HashKey, RuleSlots};
 use ratekeeper_server::make_private_folder;
 use ratekeeper_store::memory::{LoadedState, MemoryStore, StateFileError};
 use regular::OpenError;
@@ -137,7 +137,7 @@ pub(crate) struct Kept {
     /// The key that they were named with.
     pub(crate) hash_key: HashKey,
     /// The slots of their rules.
-    pub(crate) slots: SavedSlots,
+    pub(crate) slots: RuleSlots,
     /// The time that requests are decided at, at the earliest.
     pub(crate) saved_at: Timestamp,
 }
@@ -155,9 +155,9 @@ enum Unusable {
 fn load(
     store: &MemoryStore,
     file: &mut File,
-) -> Result<(LoadedState, HashKey, SavedSlots), Unusable> {
+) -> Result<(LoadedState, HashKey, RuleSlots), Unusable> {
     let loaded = store.load(file, Clock::new().now())?;
-    match header(&loaded.header) {
+    match header(&loaded) {
         Some((key, slots)) => Ok((loaded, key, slots)),
         None => {
             store.clear();
@@ -167,11 +167,11 @@ fn load(
 }
 
 /// Reads the header that a state was saved with. A file of an earlier version has no slots.
-fn header(bytes: &[u8]) -> Option<(HashKey, SavedSlots)> {
-    let (key, slots) = bytes.split_first_chunk()?;
-    let slots = match slots.is_empty() {
-        true => SavedSlots::default(),
-        false => SavedSlots::from_bytes(slots)?,
+fn header(loaded: &LoadedState) -> Option<(HashKey, RuleSlots)> {
+    let (key, slots) = loaded.header.split_first_chunk()?;
+    let slots = match loaded.has_rules {
+        true => RuleSlots::from_bytes(slots)?,
+        false => slots.is_empty().then(RuleSlots::default)?,
     };
     Some((HashKey::from_bytes(*key), slots))
 }

@@ -61,7 +61,7 @@ pub use request::{
     OwnLimit, RequestDescriptors,
 };
 pub use scope::{Scope, SecretValue};
-pub use slots::SavedSlots;
+pub use slots::RuleSlots;
 pub use snapshot::{LentLimit, ListedRule, Modes, Snapshot};
 pub use source::LimitSource;
 pub use stats::{REMAINING_BOUNDS, RuleCounts, RuleStats, STRIPES, stripe_of_thread};

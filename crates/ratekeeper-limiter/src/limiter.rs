@@ -15,7 +15,7 @@ use crate::fallback::{Fallback, Owed, OwedCounts};
 use crate::growth::GrowthWatch;
 use crate::identity::Namer;
 use crate::posting::Posting;
-use crate::slots::SavedSlots;
+use crate::slots::RuleSlots;
 use crate::snapshot::Before;
 use crate::switch::{RuleSwitch, SwitchError, Switches};
 use crate::token::Sealer;
@@ -102,7 +102,7 @@ impl<S: Store> Limiter<S> {
             options.modes,
             namer,
             &places,
-            Before::Saved(SavedSlots::default()),
+            Before::Saved(RuleSlots::default()),
         );
         let sources = Sources {
             rules,
@@ -129,7 +129,7 @@ impl<S: Store> Limiter<S> {
 
     /// Gives each rule the slot in the store that it had when the store's counters were saved.
     #[must_use]
-    pub fn with_slots(self, saved: SavedSlots) -> Self {
+    pub fn with_slots(self, saved: RuleSlots) -> Self {
         let before = self.snapshot.load_full();
         let (rules, switches) = (before.shared_rules(), before.switches().clone());
         self.put(rules, switches, before.namer, Before::Saved(saved));

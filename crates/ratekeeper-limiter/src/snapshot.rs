@@ -11,12 +11,12 @@ use ratekeeper_core::{Limit, Whole};
 use ratekeeper_rules::{
     CUSTOM, Domain, Rule, RuleIndex, RulePart, RuleSet, ShedMode, ShedRules, ShedderKind,
 };
-use ratekeeper_store::{RuleSlot, Store, StoreSlot};
+use ratekeeper_store::{HashKey, RuleSlot, Store, StoreSlot};
 
 use crate::LimitSource;
 use crate::compiled::{Compiled, StoreSlots};
 use crate::identity::{Namer, fingerprint, tenant_hash};
-use crate::slots::{SavedSlots, Slots};
+use crate::slots::{OVERRIDES, RuleSlots};
 use crate::stats::RuleStats;
 use crate::switch::{RuleMode, RuleSwitch, Switches};
 use crate::token::Sealer;
@@ -44,10 +44,7 @@ pub struct Snapshot {
     /// The limits by which permits, reservations and bills are settled.
     held: HeldLimits,
     switches: Switches,
-    /// The slots of rules that have come back, or may yet, since counters were saved.
-    saved_slots: Arc<SavedSlots>,
-    /// The first number that the next snapshot gives to a new rule.
-    next_slot: RuleSlot,
+    slots: RuleSlots,
     /// The load shedders of the rules, in the modes that their switches put them.
     shed: Option<Arc<ShedRules>>,
 }
@@ -57,7 +54,7 @@ pub(crate) enum Before<'a> {
     /// A snapshot that was in force. Rules keep their statistics as well.
     Snapshot(&'a Snapshot),
     /// An earlier process, or none.
-    Saved(SavedSlots),
+    Saved(RuleSlots),
 }
 
 /// A limit of which regions lend each other parts, or which they count together.
@@ -105,17 +102,10 @@ impl Snapshot {
     ) -> Self {
         let rules = levels::switched(&rules, &switches);
         let modes_of_rules = levels::Modes::new(&rules, &switches);
-        let (mut kept, saved_slots, next) = match before {
-            Before::Snapshot(before) => {
-                let saved = Arc::clone(&before.saved_slots);
-                (before.by_id(), saved, before.next_slot)
-            }
-            Before::Saved(saved) => {
-                let next = saved.next();
-                (HashMap::new(), Arc::new(saved), next)
-            }
+        let (mut kept, slots) = match &before {
+            Before::Snapshot(before) => (before.by_id(), RuleSlots::of(&rules, &before.slots)),
+            Before::Saved(saved) => (HashMap::new(), RuleSlots::of(&rules, saved)),
         };
-        let mut slots = Slots::without(&rules, &kept, &saved_slots, next);
         // Limits that single tenants have in one place have one id, and are counted together.
         let mut customs: HashMap<Arc<str>, Custom> = HashMap::new();
         let unused = rules.unused_overrides();
@@ -134,14 +124,9 @@ impl Snapshot {
                         ..Compiled::new(rule, mode, custom.slot, places, stats, &namer)
                     };
                 }
-                let (stats, slot) = match kept.remove(&*rule.id) {
-                    Some(kept) => kept,
-                    None => {
-                        let saved = saved_slots.get(namer.hash_key(), &rule.id);
-                        let slot = saved.unwrap_or_else(|| slots.next());
-                        (Arc::new(RuleStats::new(rule)), slot)
-                    }
-                };
+                let kept = kept.remove(&*rule.id);
+                let stats = kept.unwrap_or_else(|| Arc::new(RuleStats::new(rule)));
+                let slot = slots.get(&rule.id).unwrap_or(OVERRIDES);
                 if rules.plan_of(rule) == CUSTOM {
                     let custom = Custom {
                         stats: Arc::clone(&stats),
@@ -156,7 +141,6 @@ impl Snapshot {
                 }
             });
         let compiled: Vec<Compiled> = compiled.collect();
-        let next_slot = slots.cursor();
         let held = HeldLimits::of(rules.rules(), &compiled, &namer);
         let has_replaces = rules.rules().iter().any(|rule| !rule.replaces.is_empty());
         Self {
@@ -169,22 +153,31 @@ impl Snapshot {
             shed: rules_of_shedders(rules.shed(), &switches),
             rules,
             switches,
-            saved_slots,
-            next_slot,
+            slots,
         }
     }
 
     /// The slots of the rules, to be saved with their counters.
     #[must_use]
-    pub fn slots(&self) -> SavedSlots {
-        let rules = self.rules.rules().iter().zip(&self.compiled);
-        let rules = rules.map(|(rule, made)| (&*rule.id, made.slot));
-        SavedSlots::of(rules, self.next_slot, self.namer.hash_key())
+    pub const fn slots(&self) -> &RuleSlots {
+        &self.slots
     }
 
-    fn by_id(&self) -> HashMap<Arc<str>, (Arc<RuleStats>, RuleSlot)> {
+    /// The key of the hash that names counters.
+    #[must_use]
+    pub const fn hash_key(&self) -> HashKey {
+        self.namer.hash_key()
+    }
+
+    /// Returns true if limits that come with requests have this slot.
+    #[must_use]
+    pub fn is_of_requests(slot: RuleSlot) -> bool {
+        slot == OVERRIDES
+    }
+
+    fn by_id(&self) -> HashMap<Arc<str>, Arc<RuleStats>> {
         let rules = self.rules.rules().iter().zip(&self.compiled);
-        let kept = rules.map(|(rule, made)| (rule.id.clone(), (made.stats.clone(), made.slot)));
+        let kept = rules.map(|(rule, made)| (rule.id.clone(), made.stats.clone()));
         kept.collect()
     }
 

@@ -2,7 +2,7 @@
 
 use core::ffi::c_int;
 
-use crate::vector::{BYTES, Vector};
+use crate::vector::{BYTES, equal_bytes};
 
 /// Compares the bytes as C's `memcmp` does: below 0, 0 or above 0, as the first byte that differs is smaller in `a`, there is
 /// none, or it is larger.
@@ -67,7 +67,7 @@ unsafe fn long(a: *const u8, b: *const u8, len: usize) -> c_int {
     loop {
         // SAFETY: `at` is at most `last`, and a vector fits there.
         unsafe {
-            let equal = Vector::read(a.add(at)).equal_bytes(Vector::read(b.add(at)));
+            let equal = equal_bytes(a.add(at), b.add(at));
             if equal < BYTES {
                 return byte(a, b, at + equal);
             }

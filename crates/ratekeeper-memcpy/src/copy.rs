@@ -1,9 +1,22 @@
 //! Copying.
 
+use core::mem::MaybeUninit;
+
 use crate::vector::{BYTES, Vector};
 
 /// The bytes of one turn of a loop.
 const TURN: usize = 4 * BYTES;
+
+/// Reads the vectors at these distances from `$from`, does `$between`, and writes them at the same distances from `$to`.
+///
+/// Each is a variable of its own: an array of them would be moved by `memcpy` where nothing is optimised.
+macro_rules! copy_vectors {
+    ($to:ident, $from:ident, [$($vector:ident at $at:expr),*] $(, $between:block)?) => {
+        $(let $vector = Vector::read($from.add($at));)*
+        $($between)?
+        $($vector.write($to.add($at));)*
+    };
+}
 
 /// Copies `len` bytes, which may overlap.
 ///
@@ -15,9 +28,14 @@ pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     unsafe {
         match len {
             0..16 => short(to, from, len),
-            16..=32 => both_ends::<1>(to, from, len),
-            33..=64 => both_ends::<2>(to, from, len),
-            65..=128 => both_ends::<4>(to, from, len),
+            16..=32 => {
+                copy_vectors!(to, from, [a at 0, z at len - BYTES]);
+            }
+            33..=64 => {
+                let end = len - 2 * BYTES;
+                copy_vectors!(to, from, [a at 0, b at BYTES, y at end, z at end + BYTES]);
+            }
+            65..=128 => up_to_128(to, from, len),
             _ => long(to, from, len),
         }
     }
@@ -30,10 +48,10 @@ unsafe fn short(to: *mut u8, from: *const u8, len: usize) {
     // SAFETY: two pieces of at most `len` bytes begin at the first byte and end at the last.
     unsafe {
         match len {
-            8.. => ends_of::<u64>(to, from, len),
-            4..8 => ends_of::<u32>(to, from, len),
-            2..4 => ends_of::<u16>(to, from, len),
-            1 => to.write(from.read()),
+            8.. => both_ends::<u64>(to, from, len),
+            4..8 => both_ends::<u32>(to, from, len),
+            2..4 => both_ends::<u16>(to, from, len),
+            1 => both_ends::<u8>(to, from, len),
             0 => {}
         }
     }
@@ -44,50 +62,42 @@ unsafe fn short(to: *mut u8, from: *const u8, len: usize) {
 /// # Safety
 /// As [`copy`], and `len` is from one to two `T`s.
 #[inline(always)]
-unsafe fn ends_of<T: Copy>(to: *mut u8, from: *const u8, len: usize) {
+unsafe fn both_ends<T: Copy>(to: *mut u8, from: *const u8, len: usize) {
     let last = len - size_of::<T>();
-    // SAFETY: both pieces lie within `len` bytes, and integers have any bits.
+    // SAFETY: both pieces lie within `len` bytes.
     unsafe {
-        let first = from.cast::<T>().read_unaligned();
-        let second = from.add(last).cast::<T>().read_unaligned();
-        to.cast::<T>().write_unaligned(first);
-        to.add(last).cast::<T>().write_unaligned(second);
+        let first = from.cast::<MaybeUninit<T>>().read_unaligned();
+        let second = from.add(last).cast::<MaybeUninit<T>>().read_unaligned();
+        to.cast::<MaybeUninit<T>>().write_unaligned(first);
+        to.add(last)
+            .cast::<MaybeUninit<T>>()
+            .write_unaligned(second);
     }
 }
 
-/// `N` vectors in a row.
+/// # Safety
+/// As [`copy`], and `len` is from 64 to 128.
+#[inline(always)]
+unsafe fn up_to_128(to: *mut u8, from: *const u8, len: usize) {
+    let end = len - TURN;
+    // SAFETY: both turns lie within `len` bytes.
+    unsafe {
+        copy_vectors!(to, from, [
+            a at 0, b at BYTES, c at 2 * BYTES, d at 3 * BYTES,
+            w at end, x at end + BYTES, y at end + 2 * BYTES, z at end + 3 * BYTES
+        ]);
+    }
+}
+
+/// Copies one turn.
 ///
 /// # Safety
-/// `N` vectors at `from` can be read.
+/// `TURN` bytes can be read at `from`, and written at `to`.
 #[inline(always)]
-unsafe fn read<const N: usize>(from: *const u8) -> [Vector; N] {
+unsafe fn turn(to: *mut u8, from: *const u8) {
     // SAFETY: the caller says so.
-    core::array::from_fn(|at| unsafe { Vector::read(from.add(at * BYTES)) })
-}
-
-/// # Safety
-/// `N` vectors at `to` can be written.
-#[inline(always)]
-unsafe fn write<const N: usize>(to: *mut u8, vectors: [Vector; N]) {
-    for (at, vector) in vectors.into_iter().enumerate() {
-        // SAFETY: the caller says so.
-        unsafe { vector.write(to.add(at * BYTES)) };
-    }
-}
-
-/// Copies the first and the last `N` vectors.
-///
-/// # Safety
-/// As [`copy`], and `len` is from `N` to `2 * N` vectors.
-#[inline(always)]
-unsafe fn both_ends<const N: usize>(to: *mut u8, from: *const u8, len: usize) {
-    let last = len - N * BYTES;
-    // SAFETY: both lie within `len` bytes.
     unsafe {
-        let first: [Vector; N] = read(from);
-        let second: [Vector; N] = read(from.add(last));
-        write(to, first);
-        write(to.add(last), second);
+        copy_vectors!(to, from, [a at 0, b at BYTES, c at 2 * BYTES, d at 3 * BYTES]);
     }
 }
 
@@ -111,20 +121,19 @@ unsafe fn long(to: *mut u8, from: *const u8, len: usize) {
 /// As [`long`], and no byte of the source is overwritten before it is read: the destination does not begin within it.
 #[inline(always)]
 unsafe fn forward(to: *mut u8, from: *const u8, len: usize) {
-    let last = len - TURN;
-    // SAFETY: the loop goes on while a whole turn and more is left; the ends are read before anything is written.
+    let end = len - TURN;
+    // SAFETY: the loop goes on while more than a turn is left; the ends are read before anything is written.
     unsafe {
-        let first = Vector::read(from);
-        let end: [Vector; 4] = read(from.add(last));
-        // The stores of the loop are aligned.
-        let mut at = BYTES - to.addr() % BYTES;
-        while at < last {
-            let turn: [Vector; 4] = read(from.add(at));
-            write(to.add(at), turn);
-            at += TURN;
-        }
-        write(to.add(last), end);
-        first.write(to);
+        copy_vectors!(to, from, [
+            w at end, x at end + BYTES, y at end + 2 * BYTES, z at end + 3 * BYTES, first at 0
+        ], {
+            // The stores of the loop are aligned.
+            let mut at = BYTES - to.addr() % BYTES;
+            while at < end {
+                turn(to.add(at), from.add(at));
+                at += TURN;
+            }
+        });
     }
 }
 
@@ -134,20 +143,18 @@ unsafe fn forward(to: *mut u8, from: *const u8, len: usize) {
 /// As [`long`], and no byte of the source is overwritten before it is read: the source does not begin within the destination.
 #[inline(always)]
 unsafe fn backward(to: *mut u8, from: *const u8, len: usize) {
-    let last = len - BYTES;
-    // SAFETY: the loop goes on while a whole turn and more is left; the ends are read before anything is written.
+    // SAFETY: the loop goes on while more than a turn is left; the ends are read before anything is written.
     unsafe {
-        let end = Vector::read(from.add(last));
-        let first: [Vector; 4] = read(from);
-        // The stores of the loop are aligned.
-        let mut left = len - to.add(len).addr() % BYTES;
-        while left > TURN {
-            left -= TURN;
-            let turn: [Vector; 4] = read(from.add(left));
-            write(to.add(left), turn);
-        }
-        write(to, first);
-        end.write(to.add(last));
+        copy_vectors!(to, from, [
+            a at 0, b at BYTES, c at 2 * BYTES, d at 3 * BYTES, last at len - BYTES
+        ], {
+            // The stores of the loop are aligned.
+            let mut left = len - to.add(len).addr() % BYTES;
+            while left > TURN {
+                left -= TURN;
+                turn(to.add(left), from.add(left));
+            }
+        });
     }
 }
 
@@ -198,7 +205,9 @@ mod tests {
     #[test]
     fn what_overlaps_is_moved() {
         for len in lengths() {
-            let distances = (0..80).chain([len / 2, len.saturating_sub(1), len, len + 1]);
+            // All of them for lengths of several turns, some for the longest.
+            let near = if len <= 260 { len } else { 80 };
+            let distances = (0..=near).chain([len / 2, len.saturating_sub(1), len, len + 1]);
             for distance in distances {
                 for (from, to) in [
                     (0, distance),

@@ -77,11 +77,9 @@ impl State {
             *claim = Claim::new(&self.path)?;
         }
         let now = limiter.clock().now();
-        let header = [
-            &limiter.hash_key().to_bytes()[..],
-            &limiter.snapshot().slots().to_bytes(),
-        ];
-        store.save_file(&self.path, &header.concat(), now)?;
+        let snapshot = limiter.snapshot();
+        let (key, slots) = (snapshot.hash_key().to_bytes(), snapshot.slots().to_bytes());
+        store.save_file(&self.path, &[&key[..], &slots].concat(), now)?;
         Ok(())
     }
 

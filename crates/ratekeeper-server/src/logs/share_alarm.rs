@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ratekeeper_limiter::Limiter;
+use ratekeeper_limiter::{Limiter, Snapshot};
 use ratekeeper_stores::Stores;
 use tracing::{info, warn};
 
@@ -50,8 +50,17 @@ impl ShareAlarm {
 fn fault(limiter: &Limiter<Stores>) -> Option<String> {
     let refusing = limiter.store().gauges().refusing?;
     let snapshot = limiter.snapshot();
-    let rule = snapshot.rule_of(refusing.rule);
-    let rule = rule.map_or("(limits in requests)", |rule| &rule.id);
+    let rule = match snapshot.rule_of(refusing.rule) {
+        Some(rule) => &*rule.id,
+        None if Snapshot::is_of_requests(refusing.rule) => "(limits in requests)",
+        None => {
+            return Some(format!(
+                "callers that a rule denied which is gone take {} % of the counters in memory that it might have, until their \
+                 windows end; see memory_limit and max_share",
+                refusing.permille / 10
+            ));
+        }
+    };
     Some(format!(
         "callers that the rule `{rule}` denies take {} % of the counters in memory that it may have: when they take all, new \
          callers of the rule are answered by its on_store_failure, uncounted; see memory_limit and max_share",

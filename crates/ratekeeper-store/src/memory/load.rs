@@ -31,6 +31,8 @@ pub struct LoadedState {
     /// The time at which it was saved, up to an hour after the time of loading. Windows are those of this time:
     /// requests must not be decided at an earlier one.
     pub saved_at: Timestamp,
+    /// True if the counters belong to the rules whose slots they were saved with; an earlier version did not tell.
+    pub has_rules: bool,
     /// Counters that are still alive.
     pub counters: u64,
     /// Counters that have expired since.
@@ -118,9 +120,8 @@ impl MemoryStore {
         now: Timestamp,
         loaded: &mut LoadedState,
     ) -> Result<(), StateFileError> {
-        let has_rules = version > WITHOUT_RULES;
         read_counters(input, |key, meta, state| {
-            let meta = match has_rules {
+            let meta = match loaded.has_rules {
                 true => meta,
                 false => meta.with_rule(NO_RULE),
             };
@@ -199,6 +200,7 @@ fn read_header(input: &mut impl Read) -> Result<(LoadedState, u32), StateFileErr
     let loaded = LoadedState {
         header: bytes.split_off(FIXED_BYTES),
         saved_at,
+        has_rules: version > WITHOUT_RULES,
         counters: 0,
         expired: 0,
         dropped: 0,
