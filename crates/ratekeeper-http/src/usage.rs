@@ -56,6 +56,8 @@ pub struct UsageScanner {
     told: Option<u128>,
     request_bytes: u64,
     response_bytes: u64,
+    /// True if bodies are read.
+    reads_body: bool,
     /// True if a response that does not tell is estimated.
     may_estimate: bool,
 }
@@ -126,7 +128,10 @@ impl UsageScanner {
     /// A scanner for the response to a request with this method, and a body of so many bytes, as far as known.
     #[must_use]
     pub fn new(rules: Arc<UsageRules>, method: &Method, request_bytes: u64) -> Self {
+        // No model spends tokens on a GET. APIs that keep answers tell there, each time, the usage of the call that made one.
+        let is_free = method.is_safe() && rules.reads_tokens();
         Self {
+            reads_body: rules.reads_bodies() && !is_free,
             rules,
             body: Body::Closed,
             slots: Slots::default(),
@@ -147,7 +152,7 @@ impl UsageScanner {
         // A failure costs what it tells, else nothing.
         self.may_estimate &= !(status.is_client_error() || status.is_server_error());
         self.fields(headers);
-        if !self.rules.reads_bodies() || is_encoded(headers) {
+        if !self.reads_body || is_encoded(headers) {
             return;
         }
         self.body = match is_event_stream(headers) {

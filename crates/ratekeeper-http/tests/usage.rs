@@ -263,21 +263,29 @@ fn estimates_go_by_bytes_by_events_or_are_fixed() {
 #[test]
 fn failures_and_safe_requests_cost_what_they_tell() {
     let body = br#"{"error":{"message":"overloaded"}}"#;
-    let of = |method: Method, status: u16, body: &[u8]| {
-        let mut scanner = UsageScanner::new(tokens(), &method, 40);
+    let pointer = JsonPointer::parse("/usage/input_tokens").expect("a pointer");
+    let json = Arc::new(UsageRules::json(pointer));
+    let by = |rules: &Arc<UsageRules>, method: Method, status: u16, body: &[u8]| {
+        let mut scanner = UsageScanner::new(Arc::clone(rules), &method, 40);
         let status = StatusCode::from_u16(status).expect("a status");
         scanner.head(status, &headers(JSON));
         scanner.feed(body);
         let spent = scanner.spent(true);
         (spent.hits, spent.from)
     };
+    let tokens = tokens();
+    let of = |method, status, body| by(&tokens, method, status, body);
     let nothing = (0, SpentFrom::Nothing);
     assert_eq!(of(Method::POST, 529, body), nothing);
     assert_eq!(of(Method::POST, 400, body), nothing);
     assert_eq!(of(Method::GET, 200, br#"{"data":[{"id":"gpt"}]}"#), nothing);
     let told = br#"{"usage":{"input_tokens":5}}"#;
     assert_eq!(of(Method::POST, 500, told), (5, SpentFrom::Response));
-    assert_eq!(of(Method::GET, 200, told), (5, SpentFrom::Response));
+    // A stored answer tells the tokens of the call that made it, however often it is asked for.
+    for method in [Method::GET, Method::HEAD, Method::OPTIONS] {
+        assert_eq!(of(method.clone(), 200, told), nothing, "{method}");
+        assert_eq!(by(&json, method, 200, told), (5, SpentFrom::Response));
+    }
 }
 
 #[test]
