@@ -149,8 +149,8 @@ impl UsageScanner {
 
     /// Reads the head of the response.
     pub fn head(&mut self, status: StatusCode, headers: &HeaderMap) {
-        // A failure costs what it tells, else nothing.
-        self.may_estimate &= !(status.is_client_error() || status.is_server_error());
+        // A failure costs what it tells, else nothing. So does a redirect: the request that follows it pays.
+        self.may_estimate &= status.is_success();
         self.fields(headers);
         if !self.reads_body || is_encoded(headers) {
             return;

@@ -261,7 +261,7 @@ fn estimates_go_by_bytes_by_events_or_are_fixed() {
 }
 
 #[test]
-fn failures_and_safe_requests_cost_what_they_tell() {
+fn failures_redirects_and_safe_requests_cost_what_they_tell() {
     let body = br#"{"error":{"message":"overloaded"}}"#;
     let pointer = JsonPointer::parse("/usage/input_tokens").expect("a pointer");
     let json = Arc::new(UsageRules::json(pointer));
@@ -278,6 +278,8 @@ fn failures_and_safe_requests_cost_what_they_tell() {
     let nothing = (0, SpentFrom::Nothing);
     assert_eq!(of(Method::POST, 529, body), nothing);
     assert_eq!(of(Method::POST, 400, body), nothing);
+    assert_eq!(of(Method::POST, 307, b""), nothing);
+    assert_eq!(of(Method::POST, 201, b"").0, 10);
     assert_eq!(of(Method::GET, 200, br#"{"data":[{"id":"gpt"}]}"#), nothing);
     let told = br#"{"usage":{"input_tokens":5}}"#;
     assert_eq!(of(Method::POST, 500, told), (5, SpentFrom::Response));
