@@ -149,8 +149,10 @@ impl UsageScanner {
 
     /// Reads the head of the response.
     pub fn head(&mut self, status: StatusCode, headers: &HeaderMap) {
-        // A failure costs what it tells, else nothing. So does a redirect: the request that follows it pays.
+        // A failure costs what it tells, else nothing. So does a redirect: the request that follows it pays. Nobody reads what
+        // passes behind an upgrade, though it begins with a GET: the connection costs the estimate.
         self.may_estimate &= status.is_success();
+        self.may_estimate |= status == StatusCode::SWITCHING_PROTOCOLS;
         self.fields(headers);
         if !self.reads_body || is_encoded(headers) {
             return;

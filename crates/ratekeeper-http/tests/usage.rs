@@ -291,6 +291,22 @@ fn failures_redirects_and_safe_requests_cost_what_they_tell() {
 }
 
 #[test]
+fn upgraded_connections_cost_a_fixed_estimate() {
+    let of = |rules: UsageRules, status| {
+        let mut scanner = UsageScanner::new(rules.into(), &Method::GET, 0);
+        scanner.head(status, &HeaderMap::new());
+        let spent = scanner.spent(true);
+        (spent.hits, spent.from)
+    };
+    let tokens = || UsageRules::tokens(TokenWeights::default());
+    let fixed = || tokens().estimate(UsageEstimate::Hits(500));
+    let upgrade = StatusCode::SWITCHING_PROTOCOLS;
+    assert_eq!(of(fixed(), upgrade), (500, SpentFrom::Estimate));
+    assert_eq!(of(fixed(), StatusCode::OK), (0, SpentFrom::Nothing));
+    assert_eq!(of(tokens(), upgrade), (0, SpentFrom::Nothing));
+}
+
+#[test]
 fn who_leaves_early_is_charged_for_what_was_streamed() {
     let body = include_str!("usage_vectors/anthropic.sse");
     let events: Vec<_> = body.split_inclusive("\n\n").collect();
