@@ -37,8 +37,9 @@ function envoy_on_response(handle)
     local bytes = chunk:length() > 0 and chunk:getBytes(0, chunk:length()) or ""
     -- Counts may be split between two chunks. Inside of texts quotes are escaped, so no answer can fake them.
     local text = before .. bytes
-    local prompt_told = text:match('"prompt_tokens"%s*:%s*(%d+)%D')
-    local answer_told = text:match('"completion_tokens"%s*:%s*(%d+)%D')
+    -- The last ones count: some models tell a running total with each event.
+    local prompt_told = text:match('^.*"prompt_tokens"%s*:%s*(%d+)%D')
+    local answer_told = text:match('^.*"completion_tokens"%s*:%s*(%d+)%D')
     if prompt_told and answer_told then
       prompt, answer, is_told = tonumber(prompt_told), tonumber(answer_told), true
     elseif not is_told then

@@ -14,6 +14,9 @@ const CHART: &str = "deploy/helm/ratekeeper";
 /// The version of Kubernetes for which the chart is rendered.
 const KUBERNETES: &str = "1.37";
 
+/// The rules of the rendered manifests: the chart has none.
+const RULES: &str = r"rules.api\.yaml=deploy/helm/rules.yaml";
+
 /// The rendered manifests, and the values that differ from the chart's defaults.
 const RENDERED: [(&str, &[&str]); 3] = [
     (
@@ -58,7 +61,13 @@ const REFUSED: [(&[&str], &str); 5] = [
 ];
 
 /// Values, and what the chart has to make of them: texts that are in it, and texts that are not.
-const MADE: [(&[&str], &[&str], &[&str]); 10] = [
+const MADE: [(&[&str], &[&str], &[&str]); 11] = [
+    // Rules of one's own come alone.
+    (
+        &["redis.existingSecret=a", "rules.shop\\.yaml=domain: shop"],
+        &["  shop.yaml: |\n    domain: shop\n"],
+        &["api.yaml"],
+    ),
     (
         &["redis.url=redis+sentinel://user:p@a\\,b:6390/main"],
         &[
@@ -180,6 +189,7 @@ pub(crate) fn manifests(args: &[String]) -> Result<()> {
     lint.current_dir(root()).args(["lint", "--strict", CHART]);
     lint.args(["--kube-version", KUBERNETES]);
     lint.args(["--set", "redis.existingSecret=ratekeeper-redis"]);
+    lint.args(["--set-file", RULES]);
     steps.command("lint", &mut lint)?;
     for (file, values) in RENDERED {
         steps.step("template", file, || {
@@ -215,7 +225,7 @@ pub(crate) fn manifests(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Renders the chart with these values.
+/// Renders the chart with these values, and with [`RULES`] if they name none.
 fn template(helm: &Path, values: &[&str]) -> Command {
     let mut command = Command::new(helm);
     command.current_dir(root());
@@ -224,6 +234,9 @@ fn template(helm: &Path, values: &[&str]) -> Command {
     command.args(["--kube-version", KUBERNETES]);
     for value in values {
         command.args(["--set", value]);
+    }
+    if !values.iter().any(|value| value.starts_with("rules")) {
+        command.args(["--set-file", RULES]);
     }
     command
 }
@@ -240,7 +253,7 @@ fn compare(helm: &Path, file: &str, values: &[&str], is_blessing: bool) -> Resul
     let set = values.iter().map(|value| format!(" --set {value}"));
     let head = format!(
         "# Rendered from {CHART} by `cargo xtask manifests --bless`:\n\
-         #   helm template ratekeeper {CHART} --namespace ratekeeper{}\n",
+         #   helm template ratekeeper {CHART} --namespace ratekeeper{} --set-file '{RULES}'\n",
         set.collect::<String>()
     );
     let rendered = head + &String::from_utf8(output.stdout)?;

@@ -28,6 +28,9 @@ use self::slots::{Slots, UsageTarget, places};
 /// Millionths in one hit.
 const MILLION: i128 = 1_000_000;
 
+/// Billionths in one of the numbers that responses tell.
+const BILLION: i128 = 1_000_000_000;
+
 /// Reads what a request used out of its response, piece by piece.
 ///
 /// ```
@@ -53,6 +56,8 @@ pub struct UsageScanner {
     told: Option<u128>,
     request_bytes: u64,
     response_bytes: u64,
+    /// True if bodies are read.
+    reads_body: bool,
     /// True if a response that does not tell is estimated.
     may_estimate: bool,
 }
@@ -89,7 +94,8 @@ pub enum SpentFrom {
     Estimate,
     /// The response told something that is no usage, and they were estimated.
     Unreadable,
-    /// The response broke off or its client left: what it had told by then, or the estimate, if that is more.
+    /// The response broke off or its client left: what it told of the prompt, else an estimate, and of the answer what it told
+    /// or what had come, if that is more.
     Partial,
     /// The request cost nothing, and the response told nothing.
     Nothing,
@@ -122,7 +128,10 @@ impl UsageScanner {
     /// A scanner for the response to a request with this method, and a body of so many bytes, as far as known.
     #[must_use]
     pub fn new(rules: Arc<UsageRules>, method: &Method, request_bytes: u64) -> Self {
+        // No model spends tokens on a GET. APIs that keep answers tell there, each time, the usage of the call that made one.
+        let is_free = method.is_safe() && rules.reads_tokens();
         Self {
+            reads_body: rules.reads_bodies() && !is_free,
             rules,
             body: Body::Closed,
             slots: Slots::default(),
@@ -140,10 +149,12 @@ impl UsageScanner {
 
     /// Reads the head of the response.
     pub fn head(&mut self, status: StatusCode, headers: &HeaderMap) {
-        // A failure costs what it tells, else nothing.
-        self.may_estimate &= !(status.is_client_error() || status.is_server_error());
+        // A failure costs what it tells, else nothing. So does a redirect: the request that follows it pays. Nobody reads what
+        // passes behind an upgrade, though it begins with a GET: the connection costs the estimate.
+        self.may_estimate &= status.is_success();
+        self.may_estimate |= status == StatusCode::SWITCHING_PROTOCOLS;
         self.fields(headers);
-        if !self.rules.reads_bodies() || is_encoded(headers) {
+        if !self.reads_body || is_encoded(headers) {
             return;
         }
         self.body = match is_event_stream(headers) {
@@ -186,7 +197,7 @@ impl UsageScanner {
     #[must_use]
     pub fn spent(&self, is_whole: bool) -> Spent {
         let told = self.told();
-        let estimate = || self.estimate();
+        let estimate = || self.estimate(told);
         // Clients of event streams leave when they have seen the last one. A head comes before everything.
         let is_whole = is_whole
             || match &self.body {
@@ -195,8 +206,8 @@ impl UsageScanner {
             };
         let (hits, from) = match (told, self.slots.is_unreadable, is_whole) {
             (Some(told), false, true) => (told, SpentFrom::Response),
-            (told, true, _) => (told.unwrap_or(0).max(estimate()), SpentFrom::Unreadable),
-            (told, false, false) => match told.unwrap_or(0).max(estimate()) {
+            (_, true, _) => (estimate(), SpentFrom::Unreadable),
+            (_, false, false) => match estimate() {
                 0 => (0, SpentFrom::Nothing),
                 hits => (hits, SpentFrom::Partial),
             },
@@ -231,7 +242,7 @@ impl UsageScanner {
 
     /// The hits that the response told.
     fn told(&self) -> Option<u64> {
-        let body = self.slots.weighted(&self.rules);
+        let body = self.slots.weighted(&self.rules, |_| true);
         let header = self.told.map(|billionths| {
             let billionths = i128::try_from(billionths).unwrap_or(i128::MAX);
             billionths.saturating_mul(MILLION)
@@ -240,26 +251,55 @@ impl UsageScanner {
             (None, None) => return None,
             (body, header) => body.unwrap_or(0).saturating_add(header.unwrap_or(0)),
         };
-        Some(hits(told, MILLION * 1_000_000_000))
+        Some(hits(told, MILLION * BILLION))
     }
 
-    /// The hits that are charged if the response does not tell.
-    fn estimate(&self) -> u64 {
+    /// The hits that are charged if the response does not tell all: what it `told`, and an estimate of the rest.
+    fn estimate(&self, told: Option<u64>) -> u64 {
+        let told = told.unwrap_or(0);
         if !self.may_estimate {
-            return 0;
+            return told;
         }
         let bytes = match self.rules.estimate {
-            UsageEstimate::Hits(hits) => return hits,
+            UsageEstimate::Hits(hits) => return told.max(hits),
             UsageEstimate::Bytes(bytes) => u64::from(bytes.get()),
         };
-        let sent = match &self.body {
+        let streamed = match &self.body {
             Body::Events(events) => events.count(),
             Body::Json(_) | Body::Closed => self.response_bytes.div_ceil(bytes),
         };
         let weights = self.rules.weights;
-        let weigh = |number: u64, weight: i64| i128::from(number) * i128::from(weight);
-        let sum = weigh(self.request_bytes.div_ceil(bytes), weights.input);
-        hits(sum + weigh(sent, weights.output), MILLION)
+        let weigh = |number: u64, weight: i64| {
+            let number = i128::from(number) * i128::from(weight);
+            number.saturating_mul(BILLION)
+        };
+        let output = weigh(streamed, weights.output).max(self.told_output());
+        // The first event may tell the prompt, and knows it better than the length of a request that has pictures in it.
+        let input = self.told_input();
+        let input =
+            input.unwrap_or_else(|| weigh(self.request_bytes.div_ceil(bytes), weights.input));
+        hits(input.saturating_add(output), MILLION * BILLION).max(told)
+    }
+
+    /// The weighted tokens of the prompt that the response told, in millionths of billionths; None if it told none but those
+    /// from a cache.
+    fn told_input(&self) -> Option<i128> {
+        let is_told = self
+            .slots
+            .whole(&self.rules, |sum| sum.kind == UsageKind::Input);
+        is_told.and_then(|_| {
+            self.slots.weighted(&self.rules, |sum| {
+                matches!(sum.kind, UsageKind::Input | UsageKind::CachedInput)
+            })
+        })
+    }
+
+    /// The weighted tokens of the answer that the response told, in millionths of billionths.
+    fn told_output(&self) -> i128 {
+        let told = self
+            .slots
+            .weighted(&self.rules, |sum| sum.kind == UsageKind::Output);
+        told.unwrap_or(0)
     }
 }
 

@@ -229,10 +229,12 @@ fn what_is_no_usage_is_estimated_and_told_apart() {
             "{body}"
         );
     }
-    // One good number, and one that is none: the larger of what was told and the estimate.
+    // One good number, and one that is none: what was told of the one, and the estimate of the other.
     let body = r#"{"usage":{"prompt_tokens":4000,"completion_tokens":-1}}"#;
     let spent = json(&tokens(), body);
-    assert_eq!((spent.hits, spent.from), (4_000, SpentFrom::Unreadable));
+    let answer = body.len().div_ceil(4) as u64;
+    assert_eq!(spent.hits, 4_000 + answer);
+    assert_eq!(spent.from, SpentFrom::Unreadable);
 }
 
 #[test]
@@ -259,23 +261,49 @@ fn estimates_go_by_bytes_by_events_or_are_fixed() {
 }
 
 #[test]
-fn failures_and_safe_requests_cost_what_they_tell() {
+fn failures_redirects_and_safe_requests_cost_what_they_tell() {
     let body = br#"{"error":{"message":"overloaded"}}"#;
-    let of = |method: Method, status: u16, body: &[u8]| {
-        let mut scanner = UsageScanner::new(tokens(), &method, 40);
+    let pointer = JsonPointer::parse("/usage/input_tokens").expect("a pointer");
+    let json = Arc::new(UsageRules::json(pointer));
+    let by = |rules: &Arc<UsageRules>, method: Method, status: u16, body: &[u8]| {
+        let mut scanner = UsageScanner::new(Arc::clone(rules), &method, 40);
         let status = StatusCode::from_u16(status).expect("a status");
         scanner.head(status, &headers(JSON));
         scanner.feed(body);
         let spent = scanner.spent(true);
         (spent.hits, spent.from)
     };
+    let tokens = tokens();
+    let of = |method, status, body| by(&tokens, method, status, body);
     let nothing = (0, SpentFrom::Nothing);
     assert_eq!(of(Method::POST, 529, body), nothing);
     assert_eq!(of(Method::POST, 400, body), nothing);
+    assert_eq!(of(Method::POST, 307, b""), nothing);
+    assert_eq!(of(Method::POST, 201, b"").0, 10);
     assert_eq!(of(Method::GET, 200, br#"{"data":[{"id":"gpt"}]}"#), nothing);
     let told = br#"{"usage":{"input_tokens":5}}"#;
     assert_eq!(of(Method::POST, 500, told), (5, SpentFrom::Response));
-    assert_eq!(of(Method::GET, 200, told), (5, SpentFrom::Response));
+    // A stored answer tells the tokens of the call that made it, however often it is asked for.
+    for method in [Method::GET, Method::HEAD, Method::OPTIONS] {
+        assert_eq!(of(method.clone(), 200, told), nothing, "{method}");
+        assert_eq!(by(&json, method, 200, told), (5, SpentFrom::Response));
+    }
+}
+
+#[test]
+fn upgraded_connections_cost_a_fixed_estimate() {
+    let of = |rules: UsageRules, status| {
+        let mut scanner = UsageScanner::new(rules.into(), &Method::GET, 0);
+        scanner.head(status, &HeaderMap::new());
+        let spent = scanner.spent(true);
+        (spent.hits, spent.from)
+    };
+    let tokens = || UsageRules::tokens(TokenWeights::default());
+    let fixed = || tokens().estimate(UsageEstimate::Hits(500));
+    let upgrade = StatusCode::SWITCHING_PROTOCOLS;
+    assert_eq!(of(fixed(), upgrade), (500, SpentFrom::Estimate));
+    assert_eq!(of(fixed(), StatusCode::OK), (0, SpentFrom::Nothing));
+    assert_eq!(of(tokens(), upgrade), (0, SpentFrom::Nothing));
 }
 
 #[test]
@@ -294,7 +322,7 @@ fn who_leaves_early_is_charged_for_what_was_streamed() {
     assert_eq!(after(0), (10, SpentFrom::Partial));
     // The first event tells the prompt, and one token of the answer.
     assert_eq!(after(1), (130, SpentFrom::Response));
-    assert_eq!(after(6), (130, SpentFrom::Partial));
+    assert_eq!(after(6), (129 + 6, SpentFrom::Partial));
     // Clients leave when they have seen the last event.
     assert_eq!(after(7), (144, SpentFrom::Response));
     assert_eq!(after(8), (144, SpentFrom::Response));
@@ -302,6 +330,45 @@ fn who_leaves_early_is_charged_for_what_was_streamed() {
     let mut many = scanner(&tokens(), EVENTS);
     (0..500).for_each(|_| many.feed(b"data: {\"choices\":[]}\n\n"));
     assert_eq!(many.spent(false).hits, 510);
+}
+
+#[test]
+fn who_leaves_early_pays_the_prompt_that_was_told_whatever_the_size_of_the_request() {
+    let start =
+        br#"data: {"message":{"usage":{"input_tokens":1600,"output_tokens":1}}}"#.as_slice();
+    let left = |rules: &Arc<UsageRules>, request_bytes, start: &[u8], deltas| {
+        let mut scanner = UsageScanner::new(Arc::clone(rules), &Method::POST, request_bytes);
+        scanner.head(StatusCode::OK, &headers(EVENTS));
+        scanner.feed(start);
+        scanner.feed(b"\n\n");
+        (0..deltas).for_each(|_| scanner.feed(b"data: {\"delta\":{}}\n\n"));
+        let spent = scanner.spent(false);
+        assert_eq!(spent.from, SpentFrom::Partial);
+        spent.hits
+    };
+    // A request with a picture in it, and one whose prompt is with the model already.
+    for request_bytes in [4_000_000, 9] {
+        assert_eq!(left(&tokens(), request_bytes, start, 700), 1_600 + 701);
+    }
+    let weighted = rules_of(TokenWeights {
+        input: 500_000,
+        cached_input: 100_000,
+        output: 2_000_000,
+    });
+    assert_eq!(left(&weighted, 9, start, 700), 800 + 2 * 701);
+    // An answer that was told to be longer than its events are many.
+    let long = br#"data: {"usage":{"prompt_tokens":100,"completion_tokens":50}}"#;
+    assert_eq!(left(&tokens(), 4_000, long, 5), 150);
+    // Of a prompt that is told in part, the whole is estimated.
+    let cached = br#"data: {"usage":{"prompt_tokens_details":{"cached_tokens":30}}}"#;
+    assert_eq!(left(&weighted, 4_000, cached, 5), 500 + 2 * 6);
+    // A number of hits is the least.
+    let fixed = |hits| -> Arc<UsageRules> {
+        let rules = UsageRules::tokens(TokenWeights::default());
+        rules.estimate(UsageEstimate::Hits(hits)).into()
+    };
+    assert_eq!(left(&fixed(5_000), 9, start, 700), 5_000);
+    assert_eq!(left(&fixed(5), 9, start, 700), 1_601);
 }
 
 #[test]

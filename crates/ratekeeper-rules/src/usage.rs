@@ -400,6 +400,12 @@ impl UsageRules {
         });
     }
 
+    /// Returns true if it is the tokens of models that are [read](Self::tokens).
+    #[must_use]
+    pub fn reads_tokens(&self) -> bool {
+        self.sums.iter().any(|sum| sum.kind != UsageKind::Other)
+    }
+
     /// Returns true if bodies are read, and must not be compressed for it.
     #[must_use]
     pub fn reads_bodies(&self) -> bool {

@@ -261,14 +261,15 @@ fn every_name_in_alerts_and_panels_is_there_from_the_start() {
     assert!(service.stop().success());
 }
 
-/// The beginnings of the names that a node has only where limits are lent, or where rules, tokens' keys or certificates are
-/// fetched: tests of those look for them.
-const ELSEWHERE: [&str; 5] = [
+/// The beginnings of the names that a node has only where limits are lent, where rules, tokens' keys or certificates are
+/// fetched, or in a gateway: tests of those look for them.
+const ELSEWHERE: [&str; 6] = [
     OF_REGIONS,
     OF_SOURCES,
     "ratelimit_token_keys_",
     "ratelimit_files_",
     "ratelimit_tls_",
+    "ratelimit_usage_",
 ];
 
 /// The beginning of the names of metrics of loans between regions.

@@ -205,6 +205,29 @@ fn a_client_cannot_make_its_limits_go_away_by_what_it_sends() {
     }
 }
 
+#[test]
+fn a_usage_that_no_service_charges_is_warned_of() {
+    let budget = "domain: api\nusage: tokens\ndescriptors: [ { key: a, rate_limit: { window: 1d, limit: 9, post_paid: true } } ]\n";
+    let route = "routes: [ { upstream: upstream, usage: tokens } ]\n";
+    let upstream = Upstream::start(|_| ok(""));
+    let args = ["--upstream", &upstream.url()];
+    let asking = [&args[..], &["--service", "grpc://127.0.0.1:9"]].concat();
+    for (rules, routes, place) in [
+        (budget, "", "`usage` in the rules is not read"),
+        (RULES, route, "`usage` in `routes` is not read"),
+        (budget, route, "`usage` in the rules and in `routes` is not"),
+    ] {
+        let settings = format!("{routes}auth: {{ domain: api }}\n");
+        let mut gateway = Gateway::start_with(rules, &settings, &asking);
+        gateway.process.wait_for_output(place);
+    }
+    for (rules, args) in [(RULES, &asking[..]), (budget, &args)] {
+        let gateway = Gateway::start_with(rules, "auth: { domain: api }\n", args);
+        assert_eq!(gateway.get("/", &[]).status, 200);
+        assert!(!gateway.process.has_printed("is not read"));
+    }
+}
+
 fn refusal(args: &[&str], settings: &str) -> String {
     let folder = tempfile::tempdir().expect("a folder can be made");
     std::fs::write(folder.path().join("rules.yaml"), RULES).expect("a file can be written");

@@ -126,6 +126,47 @@ fn tokens_of_responses_are_charged_to_their_budget() {
 }
 
 #[test]
+fn a_stored_answer_costs_its_tokens_once() {
+    let stored =
+        r#"{"id":"resp_1","status":"completed","usage":{"input_tokens":300,"output_tokens":200}}"#;
+    let upstream = Upstream::start(move |_| ok(stored));
+    let gateway = gateway(&upstream.url(), &[]);
+    assert_eq!(ask(&gateway, "ada").status, 200);
+    gateway.tells(
+        "/metrics",
+        r#"ratelimit_usage_hits_total{from="response"} 500"#,
+    );
+    for _ in 0..3 {
+        assert_eq!(left(&gateway, "ada"), 500);
+    }
+    gateway.tells(
+        "/metrics",
+        r#"ratelimit_usage_responses_total{from="nothing"} 3"#,
+    );
+    assert_eq!(left(&gateway, "ada"), 500);
+}
+
+#[test]
+fn an_upgraded_connection_costs_its_estimate_when_it_begins() {
+    let upstream = Upstream::start(|_| {
+        Act::Echo(
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
+                .to_owned(),
+        )
+    });
+    let usage = "usage: { tokens: { input: 1 }, estimate: 300, reserve: 300 }";
+    let rules = RULES.replace("usage: tokens", usage);
+    let gateway = Gateway::start_with(&rules, SETTINGS, &["--upstream", &upstream.url()]);
+    let _open = gateway.open(
+        "GET /v1/realtime HTTP/1.1\r\nHost: a\r\nX-User: ada\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+    );
+    gateway.tells(
+        "/metrics",
+        r#"ratelimit_usage_hits_total{from="estimate"} 300"#,
+    );
+}
+
+#[test]
 fn streams_tell_it_in_their_last_event() {
     let upstream = Upstream::start(|_| {
         let chunk = |data: &str| {

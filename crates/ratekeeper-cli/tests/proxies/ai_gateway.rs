@@ -165,7 +165,10 @@ fn answer(asked: &Asked) -> Act {
     let stream = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n";
     match asked["answer"].as_str() {
         Some("stream") => {
-            let body = format!("{event}data: {{\"choices\":[],{usage}}}\n\ndata: [DONE]\n\n");
+            // A running total, and the last one.
+            let begun = usage.replace(r#""completion_tokens":1"#, r#""completion_tokens":0"#);
+            let told = [begun, usage].map(|it| format!("data: {{\"choices\":[],{it}}}\n\n"));
+            let body = format!("{event}{}data: [DONE]\n\n", told.concat());
             Act::Say(format!(
                 "{stream}Content-Length: {}\r\n\r\n{body}",
                 body.len()

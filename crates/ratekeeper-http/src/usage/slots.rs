@@ -34,14 +34,21 @@ impl Slots {
             .filter_map(|(sum, found)| Some((sum, found?)))
     }
 
-    /// The sum of all numbers by their weights, in millionths of billionths of a hit; None if there is none.
-    pub(super) fn weighted(&self, rules: &UsageRules) -> Option<i128> {
-        self.all(rules).fold(None, |total, (sum, found)| {
-            // A number is less than 2^53 of 10^9 parts, and a weight at most 10^12: their product fits.
-            let number = i128::try_from(found).unwrap_or(i128::MAX);
-            let part = number.saturating_mul(i128::from(sum.weight));
-            Some(total.unwrap_or(0_i128).saturating_add(part))
-        })
+    /// The sum of the numbers that `is_meant` selects by their weights, in millionths of billionths of a hit; None if there is
+    /// none.
+    pub(super) fn weighted(
+        &self,
+        rules: &UsageRules,
+        is_meant: impl Fn(&UsageSum) -> bool,
+    ) -> Option<i128> {
+        self.all(rules)
+            .filter(|(sum, _)| is_meant(sum))
+            .fold(None, |total, (sum, found)| {
+                // A number is less than 2^53 of 10^9 parts, and a weight at most 10^12: their product fits.
+                let number = i128::try_from(found).unwrap_or(i128::MAX);
+                let part = number.saturating_mul(i128::from(sum.weight));
+                Some(total.unwrap_or(0_i128).saturating_add(part))
+            })
     }
 
     /// The sum of the numbers that `is_meant` selects, each counted once and rounded up; None if there is none.

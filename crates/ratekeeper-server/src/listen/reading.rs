@@ -1,4 +1,4 @@
-//! Room for the long messages that are being read, over all connections.
+//! Room for messages that are being read, over all connections.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tonic::Status;
 
 use crate::listen::Fault;
 
-/// The KiB that all long messages may take while they are read.
+/// The KiB that all messages of a kind may take while they are read.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadingRoom(Arc<Semaphore>);
 
@@ -31,6 +31,11 @@ impl ReadingRoom {
             read: 0,
             held: None,
         }
+    }
+
+    /// Takes room for `bytes` in all into `held`. False if there is not enough.
+    pub(super) fn has_for(&self, bytes: usize, held: &mut Option<OwnedSemaphorePermit>) -> bool {
+        take_up_to(bytes, held, self).is_ok()
     }
 
     fn take(&self, kib: usize) -> Option<OwnedSemaphorePermit> {

@@ -104,6 +104,6 @@ exec: { command: [/bin/ratekeeper, health, --quiet, "127.0.0.1:6070"] }
 {{- fail "a headless Service maps no ports, and nodes listen on 8081 and 8080: leave service.grpc and service.http, or set service.clusterIP to \"\"" -}}
 {{- end -}}
 {{- if and (not .Values.rules) (not .Values.existingRulesConfigMap) -}}
-{{- fail "there are no rules: set rules or existingRulesConfigMap" -}}
+{{- fail "there are no rules: write --set-file 'rules.api\\.yaml=FILE', or set rules or existingRulesConfigMap" -}}
 {{- end -}}
 {{- end -}}

@@ -16,7 +16,7 @@ use ratekeeper_client::{
 use ratekeeper_gateway::Gateway;
 use ratekeeper_http::UnclearDomain;
 use ratekeeper_limiter::Limiter;
-use ratekeeper_rules::{FailureMode, RuleSet};
+use ratekeeper_rules::{Domain, FailureMode, RuleSet};
 use ratekeeper_server::{
     DESCRIPTORS_MAX, Families, Followed, GatewayService, Monitored, RulesLoader, Server, Shedding,
     by,
@@ -43,6 +43,7 @@ pub(super) async fn run(
     let snapshot = limiter.snapshot();
     let domain = domain(settings, snapshot.rules())?;
     has_room_for_a_level(settings, snapshot.rules())?;
+    warn_of_usage(settings, snapshot.rules().domain(domain));
     let client = Client::new(client_config(settings, service, &limiter));
     let client = client.map_err(|error| blame(service, error))?;
     let mut enforcer = ServiceEnforcer::new(client.clone());
@@ -160,6 +161,23 @@ fn warn_without(settings: &Settings, rules: &RuleSet, path: &Path) {
             path.display()
         );
     }
+}
+
+/// The service takes one hit for each request, whatever its response tells.
+fn warn_of_usage(settings: &Settings, domain: Option<&Domain>) {
+    let is_of_domain = domain.is_some_and(|domain| domain.usage().is_some());
+    let mut routes = settings.routes.routes.iter();
+    let is_of_route = routes.any(|route| route.usage.is_some());
+    let place = match (is_of_domain, is_of_route) {
+        (false, false) => return,
+        (true, false) => "the rules",
+        (false, true) => "`routes`",
+        (true, true) => "the rules and in `routes`",
+    };
+    warn!(
+        "`usage` in {place} is not read: the `service` takes one hit of a budget for each request, whatever it used. For budgets, \
+         let gateways count themselves, with `store`"
+    );
 }
 
 fn client_config(
