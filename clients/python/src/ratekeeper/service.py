@@ -15,7 +15,8 @@ import uuid
 import weakref
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from typing import AsyncGenerator, Generator, Generic, Optional, Sequence, TypeVar, Union, cast
+from functools import partial
+from typing import Any, AsyncGenerator, Callable, Coroutine, Generator, Generic, Optional, Sequence, TypeVar, Union, cast
 
 import httpx
 
@@ -34,6 +35,7 @@ from ._answers import (
 )
 from ._fallback import Fallback, LocalLimit, LocalLimits, allow_all, deny_all
 from ._keeper import Keeper
+from ._places import Places, Together
 from ._timeouts import extensions
 from ._unanswered import Unanswered
 
@@ -118,26 +120,81 @@ class _Post:
 _T = TypeVar("_T")
 # The longest that closing a client waits for the releases of permits, in seconds.
 _RELEASED_IN = 1.0
-# What a call does, apart from waiting: it yields a post and is sent the answer, or seconds that are to pass.
-_Steps = Generator[Union[_Post, float], Json, _T]
+# The seconds for which a call waits for its place, if that is longer than its own time.
+_PATIENCE = 1.0
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A place among the calls under way, for which a call waits."""
+
+    patience: float
+
+
+@dataclass(frozen=True)
+class _Join:
+    """A check that may go together with others, instead of waiting for a place of its own."""
+
+    path: str
+    body: Json
+    patience: float
+
+
+# What a call does, apart from waiting: it yields a place; a post, and is sent the answer; or seconds that are to pass.
+_Steps = Generator[Union[_Place, _Join, _Post, float], Json, _T]
 
 
 class _Calls:
     """What both clients do without waiting."""
 
-    def __init__(self, endpoints: Union[str, Sequence[str]], timeout: float, fallback: Fallback) -> None:
+    def __init__(
+        self, endpoints: Union[str, Sequence[str]], timeout: float, fallback: Fallback, concurrency: int
+    ) -> None:
         urls = [endpoints] if isinstance(endpoints, str) else endpoints
         if not urls:
             raise ValueError("endpoints: there is no service to ask")
+        if concurrency < 1:
+            raise ValueError("concurrency: has to be at least 1")
         self._endpoints = [_Endpoint(_checked(url).rstrip("/")) for url in urls]
         self._timeout = timeout
         self._fallback = fallback
         self._unanswered = Unanswered()
 
-    def _call(self, path: str, body: Json, is_harmless: bool, deadline: Optional[float] = None) -> _Steps[Json]:
+    def _call(self, path: str, body: Json, is_harmless: bool) -> _Steps[Json]:
+        return (yield from self._placed(lambda deadline: self._call_in_turn(path, body, is_harmless, deadline)))
+
+    def _placed(self, call: Callable[[float], _Steps[_T]]) -> _Steps[_T]:
+        """Waits for a place among the calls under way, and calls within the time that a call may take from then on."""
+        yield _Place(self._patience())
+        try:
+            return (yield from call(time.monotonic() + self._timeout))
+        finally:
+            self._leave()
+
+    def _patience(self) -> float:
+        """The seconds for which a call waits for its place: no longer than for a service while none answers."""
+        is_away = all(endpoint.misses >= _MISSES_MAX for endpoint in self._endpoints)
+        return self._timeout if is_away else max(self._timeout, _PATIENCE)
+
+    def _leave(self) -> None:
+        """Gives the place of a call back."""
+        raise NotImplementedError
+
+    def _is_busy(self) -> bool:
+        """True if a call would wait for a place, and others that do can go with it."""
+        return False
+
+    def _check_or_join(self, path: str, body: Json) -> _Steps[Json]:
+        """A check of its own, or as one of many if there is no place."""
+        if self._is_busy():
+            answer = yield _Join(path, body, self._patience())
+            if answer:
+                return answer
+        return (yield from self._call(path, body, False))
+
+    def _call_in_turn(self, path: str, body: Json, is_harmless: bool, deadline: float) -> _Steps[Json]:
         """Calls one service after another until one answers."""
         now = time.monotonic()
-        deadline = now + self._timeout if deadline is None else deadline
         in_turn = sorted(self._endpoints, key=lambda endpoint: endpoint.down_until > now)
         page: Optional[_Away] = None
         for endpoint in in_turn:
@@ -154,7 +211,7 @@ class _Calls:
         body = {"identifier": identifier, "rule": rule, "domain": domain, **more}
         try:
             given = {name: part for name, part in body.items() if part is not None}
-            return LimitResult.read((yield from self._call("limit", given, False)))
+            return LimitResult.read((yield from self._check_or_join("limit", given)))
         except _Away as away:
             question = Question.of(rule or domain or "default", more.get("cost"), identifier=identifier)
             return LimitResult.decided(self._instead(away, question))
@@ -167,15 +224,14 @@ class _Calls:
 
     def _check(self, question: Question, key: Optional[str]) -> _Steps[Decision]:
         body: Json = {**question.json(), "standing": True}
-        key = key or None
-        try:
-            body = {**body, "idempotency_key": key} if key else body
-            return Decision.read((yield from self._call("check", body, key is not None)))
-        except _Away as away:
-            if key is None:
-                return self._instead(away, question)
+        if key:
             # The fallback counts nothing that a repetition would find: the caller asks again with the same key.
-            raise
+            return Decision.read((yield from self._call("check", {**body, "idempotency_key": key}, True)))
+        try:
+            answer = yield from self._check_or_join("check", body)
+        except _Away as away:
+            return self._instead(away, question)
+        return self._fallback(question) if _is_undecided(answer) else Decision.read(answer)
 
     def _check_batch(self, questions: Sequence[Question]) -> _Steps[list[Decision]]:
         if not questions:
@@ -195,15 +251,17 @@ class _Calls:
         return Decision.read((yield from self._call("peek", question.json(), True)))
 
     def _acquire(self, body: Json) -> _Steps[Json]:
-        deadline = time.monotonic() + self._timeout
+        return (yield from self._placed(lambda deadline: self._acquire_in_time(body, deadline)))
+
+    def _acquire_in_time(self, body: Json, deadline: float) -> _Steps[Json]:
         try:
-            return (yield from self._call("acquire", body, False, deadline))
+            return (yield from self._call_in_turn("acquire", body, False, deadline))
         except _Away as away:
             if away.reason != "RESOURCE_EXHAUSTED":
                 raise
             # A permit matters more than a key.
             keyless = {name: part for name, part in body.items() if name != "idempotency_key"}
-            return (yield from self._call("acquire", keyless, False, deadline))
+            return (yield from self._call_in_turn("acquire", keyless, False, deadline))
 
     def _release(self, permit: str) -> _Steps[bool]:
         return (yield from self._call("release", {"permit": permit}, True)).get("was_held") is True
@@ -315,6 +373,16 @@ class _Away(ServiceError):
         return is_harmless or self.was_not_done
 
 
+class _Unsent(_Away):
+    """No service was asked, or none answers to all that went together."""
+
+    def __init__(self) -> None:
+        ServiceError.__init__(self, "AWAY", "not sent: too many calls of this client are under way")
+        self.reason = ""
+        self.is_page = False
+        self.was_not_done = True
+
+
 def _page(endpoint: _Endpoint, status: int) -> _Away:
     """An answer that the service cannot have given."""
     page = _Away(endpoint, f"something between answered {status}", status >= 300, status)
@@ -331,13 +399,15 @@ def _is_undecided(answer: Json) -> bool:
 def _is_answer(post: _Post, body: object) -> bool:
     """True if the service can have said that: what something between says is no denial."""
     answer = mapping(body)
-    if post.path == "limit":
-        return isinstance(answer.get("success"), bool)
-    if post.path == "checks":
-        return len(sequence(answer.get("results"))) == len(post.body["checks"])
-    if post.path in ("check", "peek", "acquire", "reserve"):
-        return answer.get("decision") in ("allow", "deny")
+    if post.path in ("checks", "limits"):
+        return len(sequence(answer.get("results"))) == len(post.body[post.path])
+    if post.path in ("limit", "check", "peek", "acquire", "reserve"):
+        return _is_decision(post.path, answer)
     return isinstance(body, dict)
+
+
+def _is_decision(path: str, answer: Json) -> bool:
+    return isinstance(answer.get("success"), bool) if path == "limit" else answer.get("decision") in ("allow", "deny")
 
 
 def _read(post: _Post, status: int, answer: bytes) -> Json:
@@ -414,13 +484,17 @@ class Ratekeeper(_Calls):
         token: Optional[str] = None,
         timeout: float = 0.1,
         fallback: Fallback = allow_all,
+        concurrency: int = 16,
         transport: Optional[httpx.BaseTransport] = None,
     ) -> None:
         """``endpoints``: URLs of the services; each is asked while those before it do not answer. ``token``: the bearer
         token that identifies this caller. ``timeout``: the seconds that a call may take, failover included.
-        ``fallback``: decides checks, acquires and reserves while no service answers."""
-        super().__init__(endpoints, timeout, fallback)
+        ``fallback``: decides checks, acquires and reserves while no service answers. ``concurrency``: the most calls under
+        way at once, at least 1; further ones wait for up to a second, or for ``timeout`` if that is longer."""
+        super().__init__(endpoints, timeout, fallback, concurrency)
         self._transport = transport
+        self._concurrency = concurrency
+        self._places = threading.Semaphore(concurrency)
         self._client = httpx.Client(transport=transport, headers=_headers(token))
         self._closed = threading.Event()
         self._keeper = Keeper(self._advance)
@@ -429,6 +503,7 @@ class Ratekeeper(_Calls):
     def _begin(self) -> None:
         """In a forked process: threads, locks and connections are those of its parent."""
         self._keeper.begin()
+        self._places = threading.Semaphore(self._concurrency)
         self._unanswered = Unanswered()
         if self._transport is None:
             self._client = httpx.Client(headers=self._client.headers)
@@ -546,14 +621,24 @@ class Ratekeeper(_Calls):
     def _advance(self, steps: _Steps[_T]) -> float:
         """Runs a call until it is to wait for so many seconds."""
         step = next(steps)
-        while isinstance(step, _Post):
+        while isinstance(step, (_Place, _Join, _Post)):
             try:
-                answer = self._post(step)
-            except ServiceError as error:
+                answer = self._do(step)
+            except BaseException as error:
                 step = steps.throw(error)
             else:
                 step = steps.send(answer)
         return step
+
+    def _do(self, step: Union[_Place, _Join, _Post]) -> Json:
+        if isinstance(step, _Post):
+            return self._post(step)
+        if not self._places.acquire(timeout=min(step.patience, threading.TIMEOUT_MAX)):
+            raise _Unsent()
+        return {}
+
+    def _leave(self) -> None:
+        self._places.release()
 
     def _look_for(self, body: Json) -> None:
         if self._unanswered.add(body):
@@ -623,9 +708,12 @@ class AsyncRatekeeper(_Calls):
         token: Optional[str] = None,
         timeout: float = 0.1,
         fallback: Fallback = allow_all,
+        concurrency: int = 16,
         transport: Optional[httpx.AsyncBaseTransport] = None,
     ) -> None:
-        super().__init__(endpoints, timeout, fallback)
+        super().__init__(endpoints, timeout, fallback, concurrency)
+        self._places = Places(concurrency)
+        self._together = {path: Together(self._places, partial(self._ask, path), self._start_task) for path in ("check", "limit")}
         self._client = httpx.AsyncClient(transport=transport, headers=_headers(token))
         # Held, so that they are not collected before they end.
         self._tasks: set[asyncio.Task[None]] = set()
@@ -731,25 +819,51 @@ class AsyncRatekeeper(_Calls):
         try:
             step = next(steps)
             while True:
-                if isinstance(step, _Post):
-                    try:
-                        answer = await self._post(step)
-                    except ServiceError as error:
-                        step = steps.throw(error)
-                        continue
-                    step = steps.send(answer)
+                try:
+                    answer = await self._do(step)
+                except BaseException as error:
+                    step = steps.throw(error)
                 else:
-                    await asyncio.sleep(step)
-                    step = next(steps)
+                    step = steps.send(answer)
         except StopIteration as done:
             return cast(_T, done.value)
+
+    async def _do(self, step: Union[_Place, _Join, _Post, float]) -> Json:
+        if isinstance(step, _Post):
+            return await self._post(step)
+        if isinstance(step, _Place):
+            answer: Optional[Json] = {} if await self._places.enter(step.patience) else None
+        elif isinstance(step, _Join):
+            answer = await self._together[step.path].join(step.body, step.patience)
+        else:
+            answer = {}
+            await asyncio.sleep(step)
+        if answer is None:
+            raise _Unsent()
+        return answer
+
+    def _leave(self) -> None:
+        self._places.leave()
+
+    def _is_busy(self) -> bool:
+        return self._places.are_taken
+
+    async def _ask(self, path: str, bodies: Sequence[Json]) -> Sequence[Json]:
+        """Sends what goes together, in a place that it has."""
+        many, deadline = f"{path}s", time.monotonic() + self._timeout
+        answer = await self._run(self._call_in_turn(many, {many: bodies}, False, deadline))
+        results = [mapping(one) for one in sequence(answer.get("results"))]
+        return [one if _is_decision(path, one) else {} for one in results]
 
     def _look_for(self, body: Json) -> None:
         if self._unanswered.add(body):
             self._start(self._give_back())
 
     def _start(self, steps: _Steps[None]) -> asyncio.Task[None]:
-        task = asyncio.ensure_future(self._run(steps))
+        return self._start_task(self._run(steps))
+
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
