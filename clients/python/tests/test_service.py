@@ -22,7 +22,7 @@ import anyio
 import httpx
 
 from ratekeeper._places import Places
-from ratekeeper._unanswered import Unanswered
+from ratekeeper._unanswered import Lost, Unanswered
 from ratekeeper.asgi import RateLimitMiddleware
 from ratekeeper.service import _Away, _Held, _read  # pyright: ignore[reportPrivateUsage]
 from ratekeeper.service import (
@@ -168,7 +168,9 @@ class Calls(unittest.TestCase):
             with self.assertRaises(ServiceError):
                 ask(services, lambda one: one.refund(QUESTION, idempotency_key=""))
             self.assertEqual(services.asked, [f"one.test/v1/{path}" for path in ("check", "reserve", "refund")])
-            self.assertFalse(any("idempotency_key" in body for body in services.bodies))
+            # A reserve has one of the client's own.
+            self.assertEqual([bool(body.get("idempotency_key")) for body in services.bodies], [False, True, False])
+            self.assertFalse(any(body.get("idempotency_key") == "" for body in services.bodies))
 
     def test_a_service_that_refuses_connections_is_passed_over_and_asked_last(self) -> None:
         for ask in self.both():
@@ -654,7 +656,7 @@ class Calls(unittest.TestCase):
             if child == 0:
                 signal.alarm(40)
                 permit = service.acquire(QUESTION).permit
-                service._unanswered.add({"permit": "p"})  # pyright: ignore[reportPrivateUsage]
+                service._unanswered.add(Lost("release", {"permit": "p"}))  # pyright: ignore[reportPrivateUsage]
                 os._exit(0 if permit and is_renewed() else 1)
             forked.set()
             holder.join()
@@ -737,6 +739,103 @@ class Calls(unittest.TestCase):
             self.assertEqual((acquired.decision, acquired.permit), (allow_all(QUESTION), None))
             self.assertTrue(released.wait(30))
         self.assertEqual(len(set(acquires)), 1)
+
+    def test_a_reservation_whose_answer_did_not_come_is_cancelled(self) -> None:
+        """Nobody could settle it, and all of it would stay charged."""
+        reserves: list[Any] = []
+        cancelled: list[Any] = []
+
+        def serve(request: httpx.Request) -> httpx.Response:
+            body = json.loads(request.content)
+            if request.url.path == "/v1/cancel":
+                cancelled.append(body["reservation"])
+                return httpx.Response(200, json={"given_back": 500})
+            reserves.append(body)
+            return broken() if len(reserves) == 1 else ok(reservation="r")()
+
+        async def serve_async(request: httpx.Request) -> httpx.Response:
+            return serve(request)
+
+        def is_over(until: float) -> bool:
+            return cancelled == ["r"] or time.monotonic() > until
+
+        async def run() -> Any:
+            async with AsyncRatekeeper("http://one.test", timeout=60, transport=httpx.MockTransport(serve_async)) as service:
+                reserved = await service.reserve(QUESTION, 500, ttl_ms=9000)
+                until = time.monotonic() + 30
+                while not is_over(until):
+                    await asyncio.sleep(0.001)
+                return reserved
+
+        for kind in ("sync", "asyncio"):
+            reserves.clear()
+            cancelled.clear()
+            if kind == "asyncio":
+                reserved = asyncio.run(run())
+            else:
+                with Ratekeeper("http://one.test", timeout=60, transport=httpx.MockTransport(serve)) as service:
+                    reserved = service.reserve(QUESTION, 500, ttl_ms=9000)
+                    until = time.monotonic() + 30
+                    while not is_over(until):
+                        time.sleep(0.001)
+            self.assertEqual((reserved.decision, reserved.reservation), (allow_all(QUESTION), None))
+            self.assertEqual((reserves, cancelled), ([reserves[0]] * 2, ["r"]))
+
+    def test_a_reservation_of_a_cancelled_caller_is_cancelled(self) -> None:
+        asked: list[tuple[str, Any]] = []
+
+        async def run() -> None:
+            begun, cancelled = asyncio.Event(), asyncio.Event()
+
+            async def serve(request: httpx.Request) -> httpx.Response:
+                asked.append((request.url.path, json.loads(request.content)))
+                if request.url.path == "/v1/cancel":
+                    cancelled.set()
+                    return httpx.Response(200, json={"given_back": 500})
+                begun.set()
+                if len(asked) == 1:
+                    await asyncio.Event().wait()
+                return ok(reservation="r")()
+
+            async with AsyncRatekeeper("http://one.test", timeout=60, transport=httpx.MockTransport(serve)) as service:
+                task = asyncio.create_task(service.reserve(QUESTION, 500))
+                await begun.wait()
+                task.cancel()
+                with self.assertRaises(asyncio.CancelledError):
+                    await task
+                await asyncio.wait_for(cancelled.wait(), 30)
+
+        asyncio.run(run())
+        self.assertEqual(asked, [asked[0], asked[0], ("/v1/cancel", {"reservation": "r"})])
+
+    def test_a_reserve_with_a_key_is_never_left_to_the_fallback(self) -> None:
+        """The caller repeats it: the same key tells the reservation that was made all the same."""
+        for ask in self.both():
+            services = Services({"one.test": broken})
+            call: Call = lambda one: one.reserve(QUESTION, 5, idempotency_key="order-7")
+            with self.assertRaises(ServiceError) as away:
+                ask(services, call)
+            self.assertEqual((away.exception.code, services.asked), ("AWAY", ["one.test/v1/reserve"]))
+            self.assertEqual(services.bodies[0]["idempotency_key"], "order-7")
+
+    def test_a_call_that_is_cancelled_before_it_is_sent_is_not_looked_for(self) -> None:
+        async def run() -> None:
+            asked: list[str] = []
+
+            async def serve(request: httpx.Request) -> httpx.Response:
+                asked.append(request.url.path)
+                return ok()()
+
+            async with AsyncRatekeeper("http://one.test", timeout=60, concurrency=1, transport=httpx.MockTransport(serve)) as service:
+                await service._places.enter(0)  # pyright: ignore[reportPrivateUsage]
+                tasks = [asyncio.create_task(call) for call in (service.reserve(QUESTION, 5), service.acquire(QUESTION))]
+                await asyncio.sleep(0)
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
+                self.assertEqual((asked, service._tasks), ([], set()))  # pyright: ignore[reportPrivateUsage]
+
+        asyncio.run(run())
 
     def test_permits_of_many_answers_that_did_not_come_are_looked_for_one_after_another(self) -> None:
         is_away = threading.Event()
@@ -1052,7 +1151,7 @@ class Bursts(unittest.TestCase):
 class Late(unittest.TestCase):
     def test_who_asks_for_permits_is_one_and_another_one_takes_over_when_that_ends(self) -> None:
         unanswered = Unanswered()
-        one, two = {"idempotency_key": "1"}, {"idempotency_key": "2"}
+        one, two = Lost("acquire", {"idempotency_key": "1"}), Lost("acquire", {"idempotency_key": "2"})
         self.assertEqual([unanswered.add(one), unanswered.add(two)], [True, False])
         for body in (one, two):
             first = unanswered.first()
@@ -1067,7 +1166,7 @@ class Late(unittest.TestCase):
         now = [0.0]
         with mock.patch("time.monotonic", lambda: now[0]):
             unanswered = Unanswered()
-            old, *_ = bodies = [{"idempotency_key": str(number)} for number in range(1001)]
+            old, *_ = bodies = [Lost("acquire", {"idempotency_key": str(number)}) for number in range(1001)]
             for body in bodies:
                 unanswered.add(body)
             first = unanswered.first()

@@ -7,7 +7,7 @@ import { allowAll, type Fallback } from "./fallback.ts";
 import type { Fetch } from "./fetch.ts";
 import { TIMER_MAX_MS } from "./gate.ts";
 import { Places, Together } from "./places.ts";
-import { Unanswered } from "./unanswered.ts";
+import { Unanswered, type Lost } from "./unanswered.ts";
 
 export interface ServiceOptions {
   /** URLs of the services, such as `http://127.0.0.1:8080`. Each is asked while those before it do not answer. */
@@ -108,7 +108,7 @@ export class Ratekeeper {
   /** Decides up to 1,000 requests in order, each by itself. */
   async checkBatch(questions: readonly Question[]): Promise<Decision[]> {
     if (questions.length === 0) return [];
-    const answer = await this.#ask("checks", { checks: questions.map(questionJson) }, "charged");
+    const answer = await unlessAway(this.#call("checks", { checks: questions.map(questionJson) }, "charged"));
     const results = answer && list(answer["results"]).map(object);
     return questions.map((question, number) => {
       const one = results?.[number];
@@ -123,21 +123,8 @@ export class Ratekeeper {
 
   /** Decides a request, concurrency limits included. The permit renews itself until it is released. */
   async acquire(question: Question): Promise<Acquired> {
-    const body = { ...questionJson(question), idempotency_key: crypto.randomUUID() };
-    let answer: Json;
-    try {
-      answer = await this.#inPlace((signal) => this.#callInTurn("acquire", body, "charged", signal).catch((error: unknown) => {
-        if (!hasNoRoomForKeys(error)) throw error;
-        // A permit matters more than a key.
-        return this.#callInTurn("acquire", { ...body, idempotency_key: undefined }, "charged", signal);
-      }));
-    } catch (error) {
-      if (!hasNoAnswer(error)) throw error;
-      // The service may have granted it all the same.
-      if (!wasNotDone(error)) this.#unanswered.add(body, (late) => this.#giveBack(late));
-      if (!isAway(error)) throw error;
-      return { decision: this.fallback(question), permit: undefined };
-    }
+    const answer = await unlessAway(this.#once("acquire", questionJson(question)));
+    if (!answer) return { decision: this.fallback(question), permit: undefined };
     const token = text(answer["permit"]);
     return { decision: decision(answer), permit: token ? new Permit(this, token, count(answer["expires_after_ms"]) ?? 0) : undefined };
   }
@@ -157,7 +144,7 @@ export class Ratekeeper {
     try {
       return (await this.#call("release", { permit }, "harmless"))["was_held"] === true;
     } catch (error) {
-      if (hasNoAnswer(error)) this.#unanswered.add({ permit }, (late) => this.#giveBack(late));
+      if (hasNoAnswer(error)) this.#lookFor({ path: "release", body: { permit } });
       throw error;
     }
   }
@@ -167,11 +154,16 @@ export class Ratekeeper {
     return count((await this.#call("renew", { permit }, "harmless"))["expires_after_ms"]) ?? 0;
   }
 
-  /** Charges the most that the work can cost, `hits`; `commit` or `cancel` settles it within `ttlMs`. */
+  /**
+   * Charges the most that the work can cost, `hits`; `commit` or `cancel` settles it within `ttlMs`. With a key, once in
+   * that time: repeat it if no service answered, which throws.
+   */
   async reserve(question: Question, hits: number, options: { ttlMs?: number; idempotencyKey?: string } = {}): Promise<Reserved> {
     const { ttlMs, idempotencyKey } = options;
-    const body = { ...questionJson(question), hits, ttl_ms: ttlMs, idempotency_key: idempotencyKey || undefined };
-    const answer = await this.#ask("reserve", body, idempotencyKey ? "harmless" : "charged");
+    const body = { ...questionJson(question), hits, ttl_ms: ttlMs };
+    const answer = idempotencyKey
+      ? await this.#call("reserve", { ...body, idempotency_key: idempotencyKey }, "harmless")
+      : await unlessAway(this.#once("reserve", body));
     if (answer) return { decision: decision(answer), reservation: text(answer["reservation"]) };
     const costly = question.descriptors.map((descriptor) => ({ hits, ...descriptor }));
     return { decision: this.fallback({ ...question, descriptors: costly }), reservation: undefined };
@@ -193,12 +185,17 @@ export class Ratekeeper {
     await this.#call("refund", { ...questionJson(rest), idempotency_key: idempotencyKey || undefined }, idempotencyKey ? "harmless" : "charged");
   }
 
-  /** Calls, and returns undefined if no service answers. Callers can provoke a page with what is in a question: it is thrown. */
-  async #ask(path: string, body: Json, repeat: Repeat): Promise<Json | undefined> {
+  /** Calls with a key of its own: what is granted in an answer that does not come is found by it, and given back. */
+  async #once(path: "acquire" | "reserve", body: Json): Promise<Json> {
+    const keyed = { ...body, idempotency_key: crypto.randomUUID() };
     try {
-      return await this.#call(path, body, repeat);
+      return await this.#inPlace((signal) => this.#callInTurn(path, keyed, "charged", signal).catch((error: unknown) => {
+        if (!hasNoRoomForKeys(error)) throw error;
+        // What it grants matters more than a key.
+        return this.#callInTurn(path, body, "charged", signal);
+      }));
     } catch (error) {
-      if (isAway(error)) return undefined;
+      if (hasNoAnswer(error) && !wasNotDone(error)) this.#lookFor({ path, body: keyed });
       throw error;
     }
   }
@@ -209,7 +206,7 @@ export class Ratekeeper {
       const answer = await this.#together[kind].join(body, this.#patienceMs());
       if (answer !== "alone") return answer;
     }
-    return await this.#ask(kind, body, "charged");
+    return await unlessAway(this.#call(kind, body, "charged"));
   }
 
   /** Asks for many in a place that there is for them. */
@@ -311,14 +308,20 @@ export class Ratekeeper {
     throw new ServiceError(code, `the rate limit service at ${url} cannot answer: ${refusal.message}`, response.status, undefined, refusal);
   }
 
-  /** Releases a permit, or finds out whether one was granted in an answer that did not come; false without an answer. */
-  async #giveBack(body: Json): Promise<boolean> {
+  #lookFor(lost: Lost): void {
+    this.#unanswered.add(lost, (late) => this.#giveBack(late));
+  }
+
+  /** Repeats a call, and gives back what it was granted; false without an answer. */
+  async #giveBack({ path, body }: Lost): Promise<boolean> {
     try {
-      const permit = text(body["permit"]) ?? text((await this.#call("acquire", body, "harmless"))["permit"]);
-      if (permit) await this.#call("release", { permit }, "harmless");
+      const answer = await this.#call(path, body, "harmless");
+      const [permit, reservation] = [text(answer["permit"]), text(answer["reservation"])];
+      if (path === "acquire" && permit) await this.#call("release", { permit }, "harmless");
+      if (path === "reserve" && reservation) await this.#call("cancel", { reservation }, "harmless");
       return true;
     } catch (error) {
-      // Refused: there is nothing to give back. It ends by itself otherwise.
+      // Refused: there is nothing to give back.
       return !hasNoAnswer(error);
     }
   }
@@ -404,6 +407,16 @@ function isAnswer(path: string, body: Json, answer: unknown): answer is Json {
 
 function isDecision(path: string, answer: Json): boolean {
   return path === "limit" ? typeof answer["success"] === "boolean" : answer["decision"] === "allow" || answer["decision"] === "deny";
+}
+
+/** The answer; undefined if no service gives one. Callers can provoke a page with what is in a question: it is thrown. */
+async function unlessAway(call: Promise<Json>): Promise<Json | undefined> {
+  try {
+    return await call;
+  } catch (error) {
+    if (isAway(error)) return undefined;
+    throw error;
+  }
 }
 
 function isAway(error: unknown): boolean {

@@ -103,7 +103,9 @@ test("an empty key is none", async () => {
   assert.deepEqual((await service.reserve(QUESTION, 5, { idempotencyKey: "" })).decision, allowAll(QUESTION));
   await assert.rejects(service.refund(QUESTION, ""), { code: "AWAY" });
   assert.deepEqual(asked, ["one.test/v1/check", "one.test/v1/reserve", "one.test/v1/refund"]);
-  assert.ok(bodies.every((body) => !("idempotency_key" in (body as object))));
+  // A reserve has one of the client's own.
+  assert.deepEqual(bodies.map((body) => Boolean((body as { idempotency_key?: string }).idempotency_key)), [false, true, false]);
+  assert.ok(bodies.every((body) => (body as { idempotency_key?: string }).idempotency_key !== ""));
 });
 
 test("a service that refuses connections is passed over, and asked last for a second", async () => {
@@ -410,6 +412,33 @@ test("a permit that was granted in an answer that came late is given back", asyn
   const acquired = await new Ratekeeper({ endpoints: "http://one.test", fetch }).acquire(QUESTION);
   assert.deepEqual(acquired, { decision: allowAll(QUESTION), permit: undefined });
   assert.deepEqual(await released.promise, { permit: "late" });
+});
+
+test("a reservation whose answer did not come is cancelled: nobody could settle it", async () => {
+  const cancelled = Promise.withResolvers<unknown>();
+  const reserves: unknown[] = [];
+  const fetch: Fetch = async (input, init) => {
+    const body = JSON.parse(String(init?.body)) as object;
+    if (String(input).endsWith("/cancel")) {
+      cancelled.resolve(body);
+      return json({ given_back: 500 });
+    }
+    reserves.push(body);
+    if (reserves.length === 1) throw new TypeError("connection lost");
+    return json({ ...ALLOW, reservation: "late" });
+  };
+  const service = new Ratekeeper({ endpoints: "http://one.test", fetch, timeoutMs: Infinity });
+  const reserved = await service.reserve(QUESTION, 500, { ttlMs: 9000 });
+  assert.deepEqual(reserved, { decision: allowAll(QUESTION), reservation: undefined });
+  assert.deepEqual(await cancelled.promise, { reservation: "late" });
+  assert.deepEqual(reserves, [reserves[0], reserves[0]]);
+});
+
+test("a reserve with a key is never left to the fallback: the same key tells the reservation that was made all the same", async () => {
+  const { fetch, asked, bodies } = services({ "one.test": () => { throw new TypeError("fetch failed"); } });
+  const service = new Ratekeeper({ endpoints: "http://one.test", fetch });
+  await assert.rejects(service.reserve(QUESTION, 5, { idempotencyKey: "order-7" }), { code: "AWAY" });
+  assert.deepEqual([asked, (bodies[0] as { idempotency_key: string }).idempotency_key], [["one.test/v1/reserve"], "order-7"]);
 });
 
 test("a release without an answer is repeated", async () => {

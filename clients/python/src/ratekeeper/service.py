@@ -37,7 +37,7 @@ from ._fallback import Fallback, LocalLimit, LocalLimits, allow_all, deny_all
 from ._keeper import Keeper
 from ._places import Places, Together
 from ._timeouts import extensions
-from ._unanswered import Unanswered
+from ._unanswered import Lost, Unanswered
 
 __all__ = [
     "Acquired",
@@ -250,18 +250,33 @@ class _Calls:
     def _peek(self, question: Question) -> _Steps[Decision]:
         return Decision.read((yield from self._call("peek", question.json(), True)))
 
-    def _acquire(self, body: Json) -> _Steps[Json]:
-        return (yield from self._placed(lambda deadline: self._acquire_in_time(body, deadline)))
+    def _once(self, path: str, body: Json) -> _Steps[Json]:
+        """Calls with a key of its own: what is granted in an answer that does not come is found by it, and given back."""
+        lost = Lost(path, {**body, "idempotency_key": str(uuid.uuid4())})
 
-    def _acquire_in_time(self, body: Json, deadline: float) -> _Steps[Json]:
+        def call(deadline: float) -> _Steps[Json]:
+            try:
+                return (yield from self._call_with_key(lost, deadline))
+            except (_Away, asyncio.CancelledError) as error:
+                if not (isinstance(error, _Away) and error.was_not_done):
+                    self._look_for(lost)
+                raise
+
+        return (yield from self._placed(call))
+
+    def _call_with_key(self, call: Lost, deadline: float) -> _Steps[Json]:
         try:
-            return (yield from self._call_in_turn("acquire", body, False, deadline))
+            return (yield from self._call_in_turn(call.path, call.body, False, deadline))
         except _Away as away:
             if away.reason != "RESOURCE_EXHAUSTED":
                 raise
-            # A permit matters more than a key.
-            keyless = {name: part for name, part in body.items() if name != "idempotency_key"}
-            return (yield from self._call_in_turn("acquire", keyless, False, deadline))
+            # What it grants matters more than a key.
+            keyless = {name: part for name, part in call.body.items() if name != "idempotency_key"}
+            return (yield from self._call_in_turn(call.path, keyless, False, deadline))
+
+    def _look_for(self, lost: Lost) -> None:
+        """Begins to find out what a call without an answer was granted, and to give it back."""
+        raise NotImplementedError
 
     def _release(self, permit: str) -> _Steps[bool]:
         return (yield from self._call("release", {"permit": permit}, True)).get("was_held") is True
@@ -270,13 +285,16 @@ class _Calls:
         return _expiry((yield from self._call("renew", {"permit": permit}, True)))
 
     def _reserve(self, question: Question, hits: int, ttl_ms: Optional[int], key: Optional[str]) -> _Steps[Reserved]:
-        key = key or None
-        more = {"hits": hits, "ttl_ms": ttl_ms, "idempotency_key": key}
+        more = {"hits": hits, "ttl_ms": ttl_ms}
         body = {**question.json(), **{name: part for name, part in more.items() if part is not None}}
-        try:
-            answer = yield from self._call("reserve", body, key is not None)
-        except _Away as away:
-            return Reserved(self._instead(away, question.costing(hits)), None)
+        if key:
+            # The caller asks again with the same key: the fallback knows no reservation that was made all the same.
+            answer = yield from self._call("reserve", {**body, "idempotency_key": key}, True)
+        else:
+            try:
+                answer = yield from self._once("reserve", body)
+            except _Away as away:
+                return Reserved(self._instead(away, question.costing(hits)), None)
         return Reserved(Decision.read(answer), text(answer.get("reservation")))
 
     def _settle(self, path: str, body: Json) -> _Steps[int]:
@@ -287,30 +305,31 @@ class _Calls:
         yield from self._call("refund", {**body, "idempotency_key": key} if key else body, bool(key))
 
     def _give_back(self) -> _Steps[None]:
-        """Finds out whether permits were granted in answers that did not come, and releases them, and those whose
-        release had no answer."""
+        """Finds out what was granted in answers that did not come, and gives it back, and repeats releases without one."""
         try:
             while (first := self._unanswered.first()) is not None:
-                pause, body = first
+                pause, lost = first
                 yield pause
-                yield from self._give_back_one(body)
+                yield from self._give_back_one(lost)
         except BaseException:
             # Cancelled, or stopped with the client.
             self._unanswered.stopped()
             raise
 
-    def _give_back_one(self, body: Json) -> _Steps[None]:
+    def _give_back_one(self, lost: Lost) -> _Steps[None]:
         try:
-            permit = body.get("permit") or text((yield from self._call("acquire", body, True)).get("permit"))
-            if permit:
+            answer = yield from self._call(lost.path, lost.body, True)
+            if lost.path == "acquire" and (permit := text(answer.get("permit"))):
                 yield from self._release(permit)
+            if lost.path == "reserve" and (reservation := text(answer.get("reservation"))):
+                yield from self._settle("cancel", {"reservation": reservation})
         except _Away:
             self._unanswered.missed()
             return
         except ServiceError:
-            # Refused: there is nothing to give back. It ends by itself otherwise.
+            # Refused: there is nothing to give back.
             pass
-        self._unanswered.done(body)
+        self._unanswered.done(lost)
 
     def _keep(self, permit: _Held, expires_after: float) -> _Steps[None]:
         """Renews a permit every third of its time. Without an answer it tries again sooner, so that several may be lost."""
@@ -456,10 +475,6 @@ def _expiry(answer: Json) -> float:
     return (count(answer.get("expires_after_ms")) or 0) / 1000
 
 
-def _keyed(question: Question) -> Json:
-    return {**question.json(), "idempotency_key": str(uuid.uuid4())}
-
-
 def _headers(token: Optional[str]) -> dict[str, str]:
     """The token without the white space around it that files have."""
     token = (token or "").strip()
@@ -541,13 +556,9 @@ class Ratekeeper(_Calls):
 
     def acquire(self, question: Question) -> Acquired[Permit]:
         """Decides a request, concurrency limits included. The permit renews itself until it is released."""
-        body = _keyed(question)
         try:
-            answer = self._run(self._acquire(body))
+            answer = self._run(self._once("acquire", question.json()))
         except _Away as away:
-            # The service may have granted it all the same.
-            if not away.was_not_done:
-                self._look_for(body)
             return Acquired(self._instead(away, question), None)
         token = text(answer.get("permit"))
         permit = Permit(self, token, _expiry(answer)) if token else None
@@ -572,7 +583,7 @@ class Ratekeeper(_Calls):
         try:
             return self._run(self._release(permit))
         except _Away:
-            self._look_for({"permit": permit})
+            self._look_for(Lost("release", {"permit": permit}))
             raise
 
     def renew(self, permit: str) -> float:
@@ -582,7 +593,10 @@ class Ratekeeper(_Calls):
     def reserve(
         self, question: Question, hits: int, *, ttl_ms: Optional[int] = None, idempotency_key: Optional[str] = None
     ) -> Reserved:
-        """Charges the most that the work can cost; ``commit`` or ``cancel`` settles it within ``ttl_ms``."""
+        """Charges the most that the work can cost; ``commit`` or ``cancel`` settles it within ``ttl_ms``.
+
+        With a key the fallback does not decide: if no service answers, repeat the call with the same key.
+        """
         return self._run(self._reserve(question, hits, ttl_ms, idempotency_key))
 
     def commit(self, reservation: str, hits: int) -> int:
@@ -640,8 +654,8 @@ class Ratekeeper(_Calls):
     def _leave(self) -> None:
         self._places.release()
 
-    def _look_for(self, body: Json) -> None:
-        if self._unanswered.add(body):
+    def _look_for(self, lost: Lost) -> None:
+        if self._unanswered.add(lost):
             try:
                 threading.Thread(target=self._run, args=(self._give_back(), self._closed), daemon=True).start()
             except RuntimeError:
@@ -745,15 +759,9 @@ class AsyncRatekeeper(_Calls):
         return await self._run(self._peek(question))
 
     async def acquire(self, question: Question) -> Acquired[AsyncPermit]:
-        body = _keyed(question)
         try:
-            answer = await self._run(self._acquire(body))
-        except asyncio.CancelledError:
-            self._look_for(body)
-            raise
+            answer = await self._run(self._once("acquire", question.json()))
         except _Away as away:
-            if not away.was_not_done:
-                self._look_for(body)
             return Acquired(self._instead(away, question), None)
         token = text(answer.get("permit"))
         permit = AsyncPermit(self, token, _expiry(answer)) if token else None
@@ -782,7 +790,7 @@ class AsyncRatekeeper(_Calls):
         try:
             return await self._run(self._release(permit))
         except _Away:
-            self._look_for({"permit": permit})
+            self._look_for(Lost("release", {"permit": permit}))
             raise
 
     async def renew(self, permit: str) -> float:
@@ -855,8 +863,8 @@ class AsyncRatekeeper(_Calls):
         results = [mapping(one) for one in sequence(answer.get("results"))]
         return [one if _is_decision(path, one) else {} for one in results]
 
-    def _look_for(self, body: Json) -> None:
-        if self._unanswered.add(body):
+    def _look_for(self, lost: Lost) -> None:
+        if self._unanswered.add(lost):
             self._start(self._give_back())
 
     def _start(self, steps: _Steps[None]) -> asyncio.Task[None]:
