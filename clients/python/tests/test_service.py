@@ -673,6 +673,30 @@ class Calls(unittest.TestCase):
             self.assertEqual(os.waitpid(child, 0)[1], 0)
             self.assertIs(service._client, before)  # pyright: ignore[reportPrivateUsage]
 
+    @unittest.skipUnless(hasattr(os, "fork"), "there is no fork")
+    def test_calls_of_a_parent_hold_no_places_of_a_forked_process(self) -> None:
+        async def serve(request: httpx.Request) -> httpx.Response:
+            return ok()()
+
+        async def check() -> bool:
+            return (await service.check(QUESTION)).degraded
+
+        async def run() -> int:
+            await service._places.enter(0)  # pyright: ignore[reportPrivateUsage]
+            waiting = asyncio.create_task(service.check(QUESTION))
+            await asyncio.sleep(0)
+            child = os.fork()
+            if child == 0:
+                signal.alarm(30)
+                thread = ThreadPoolExecutor(1)
+                os._exit(thread.submit(asyncio.run, check()).result())
+            waiting.cancel()
+            service._leave()  # pyright: ignore[reportPrivateUsage]
+            return os.waitpid(child, 0)[1]
+
+        service = AsyncRatekeeper("http://one.test", timeout=60, concurrency=1, transport=httpx.MockTransport(serve))
+        self.assertEqual(asyncio.run(run()), 0)
+
     def test_a_permit_that_nothing_can_renew_is_given_back(self) -> None:
         asked: list[str] = []
 

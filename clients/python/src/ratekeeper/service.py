@@ -8,11 +8,9 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import os
 import threading
 import time
 import uuid
-import weakref
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -34,6 +32,7 @@ from ._answers import (
     text,
 )
 from ._fallback import Fallback, LocalLimit, LocalLimits, allow_all, deny_all
+from ._fork import in_child
 from ._keeper import Keeper
 from ._places import Places, Together
 from ._timeouts import extensions
@@ -513,10 +512,10 @@ class Ratekeeper(_Calls):
         self._client = httpx.Client(transport=transport, headers=_headers(token))
         self._closed = threading.Event()
         self._keeper = Keeper(self._advance)
-        _clients.add(self)
+        in_child(self._begin)
 
     def _begin(self) -> None:
-        """In a forked process: threads, locks and connections are those of its parent."""
+        """In a forked process: threads, locks, calls and connections are those of its parent."""
         self._keeper.begin()
         self._places = threading.Semaphore(self._concurrency)
         self._unanswered = Unanswered()
@@ -678,19 +677,6 @@ class Ratekeeper(_Calls):
         return _read(post, response.status_code, bytes(answer))
 
 
-# Those that a forked process inherits.
-_clients: weakref.WeakSet[Ratekeeper] = weakref.WeakSet()
-
-
-def _begin_all() -> None:
-    for client in _clients:
-        client._begin()  # pyright: ignore[reportPrivateUsage]
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_all)
-
-
 class Permit(_Held):
     """A held place of a concurrency limit. It renews itself until it is released: ``with`` does that at its end."""
 
@@ -726,12 +712,26 @@ class AsyncRatekeeper(_Calls):
         transport: Optional[httpx.AsyncBaseTransport] = None,
     ) -> None:
         super().__init__(endpoints, timeout, fallback, concurrency)
-        self._places = Places(concurrency)
-        self._together = {path: Together(self._places, partial(self._ask, path), self._start_task) for path in ("check", "limit")}
+        self._transport = transport
+        self._concurrency = concurrency
         self._client = httpx.AsyncClient(transport=transport, headers=_headers(token))
+        self._begin()
+        in_child(self._begin_in_child)
+
+    def _begin(self) -> None:
+        """Begins without calls."""
+        self._places = Places(self._concurrency)
+        self._together = {path: Together(self._places, partial(self._ask, path), self._start_task) for path in ("check", "limit")}
         # Held, so that they are not collected before they end.
         self._tasks: set[asyncio.Task[None]] = set()
         self._releases: set[asyncio.Task[bool]] = set()
+
+    def _begin_in_child(self) -> None:
+        """The loop and its tasks are those of the parent, which holds the places of calls under way."""
+        self._begin()
+        self._unanswered = Unanswered()
+        if self._transport is None:
+            self._client = httpx.AsyncClient(headers=self._client.headers)
 
     async def limit(
         self,
