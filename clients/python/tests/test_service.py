@@ -953,7 +953,7 @@ class Bursts(unittest.TestCase):
         async def run() -> list[Any]:
             async with AsyncRatekeeper("http://one.test", transport=httpx.MockTransport(serve), **options) as service:
                 outcomes = await asyncio.gather(*[call(service) for call in calls], return_exceptions=True)
-                self.assertEqual(service._places._free, options.get("concurrency", 16))  # pyright: ignore[reportPrivateUsage]
+                self.assertEqual(service._places._free, options.get("concurrency", 8))  # pyright: ignore[reportPrivateUsage]
                 return outcomes
 
         return asyncio.run(run())
@@ -974,9 +974,9 @@ class Bursts(unittest.TestCase):
             with mock.patch("time.monotonic", lambda: now[0]):  # noqa: B023
                 answers = self.run_all(service, [call(number) for number in range(300)], timeout=60)
             self.assertEqual([(one.remaining, one.degraded) for one in answers], [(number, False) for number in range(300)])
-            self.assertEqual(service.asked, [f"/v1/{path}"] * 16 + [f"/v1/{path}s"] * 3)
-            self.assertEqual([len(body[f"{path}s"]) for body in service.bodies[16:]], [100, 100, 84])
-            self.assertTrue(path == "limit" or all(check["standing"] for check in service.bodies[16]["checks"]))
+            self.assertEqual(service.asked, [f"/v1/{path}"] * 8 + [f"/v1/{path}s"] * 3)
+            self.assertEqual([len(body[f"{path}s"]) for body in service.bodies[8:]], [100, 100, 92])
+            self.assertTrue(path == "limit" or all(check["standing"] for check in service.bodies[8]["checks"]))
 
     def test_checks_that_go_together_are_no_more_than_fit_into_a_request(self) -> None:
         service = Costly(lambda path, body: ok(results=[ALLOW] * len(body.get("checks", ())))())
@@ -988,7 +988,7 @@ class Bursts(unittest.TestCase):
     def test_other_calls_wait_for_their_place(self) -> None:
         service = Costly(lambda path, body: ok()())
         answers = self.run_all(service, [lambda one: one.acquire(QUESTION)] * 40, timeout=60)
-        self.assertEqual(([one.decision.degraded for one in answers], service.most), ([False] * 40, 16))
+        self.assertEqual(([one.decision.degraded for one in answers], service.most), ([False] * 40, 8))
 
     def test_threads_wait_for_their_place(self) -> None:
         lock, under_way, most = threading.Lock(), [0], [0]

@@ -19,7 +19,7 @@ export interface ServiceOptions {
   /** Decides checks, acquires and reserves while no service answers: `allowAll` by default. */
   readonly fallback?: Fallback;
   /**
-   * The most calls under way at once: 16 by default. Further ones wait for up to a second, or for `timeoutMs` if that is
+   * The most calls under way at once: 8 by default. Further ones wait for up to a second, or for `timeoutMs` if that is
    * longer; checks that wait go together, in one request.
    */
   readonly concurrency?: number;
@@ -82,7 +82,7 @@ export class Ratekeeper {
     if (urls.length === 0) throw new TypeError("endpoints: there is no service to ask");
     this.#endpoints = urls.map((url) => ({ url: checked(url), misses: 0, downUntil: 0 }));
     this.#options = options;
-    const { concurrency = 16 } = options;
+    const { concurrency = 8 } = options;
     if (!(concurrency >= 1)) throw new RangeError("concurrency: has to be at least 1");
     this.#places = new Places(Math.floor(concurrency));
     const together = (kind: Kind): Together => new Together(this.#places, (bodies) => this.#askAll(kind, bodies));

@@ -498,7 +498,7 @@ class Ratekeeper(_Calls):
         token: Optional[str] = None,
         timeout: float = 0.1,
         fallback: Fallback = allow_all,
-        concurrency: int = 16,
+        concurrency: int = 8,
         transport: Optional[httpx.BaseTransport] = None,
     ) -> None:
         """``endpoints``: URLs of the services; each is asked while those before it do not answer. ``token``: the bearer
@@ -708,7 +708,7 @@ class AsyncRatekeeper(_Calls):
         token: Optional[str] = None,
         timeout: float = 0.1,
         fallback: Fallback = allow_all,
-        concurrency: int = 16,
+        concurrency: int = 8,
         transport: Optional[httpx.AsyncBaseTransport] = None,
     ) -> None:
         super().__init__(endpoints, timeout, fallback, concurrency)
