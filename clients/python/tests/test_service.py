@@ -306,6 +306,46 @@ class Calls(unittest.TestCase):
 
         self.assertEqual(asyncio.run(run()), allow_all(QUESTION))
 
+    def test_an_answer_that_came_while_the_loop_was_held_up_is_read(self) -> None:
+        """By other work of the application: that the time is up is seen before the answer is."""
+        body = json.dumps(ALLOW).encode()
+        asked, may_answer, answered = threading.Event(), threading.Event(), threading.Event()
+
+        class Service(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["content-length"]))
+                asked.set()
+                may_answer.wait(30)
+                self.send_response(200)
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+                answered.set()
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        async def run(url: str) -> Decision:
+            async with AsyncRatekeeper(url, timeout=60) as service:
+                check = asyncio.create_task(service.check(QUESTION))
+                while not asked.is_set():
+                    await asyncio.sleep(0)
+                may_answer.set()
+                answered.wait(30)
+                passed[0] += 61
+                return await check
+
+        passed, clock = [0.0], time.monotonic
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Service)
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        try:
+            with mock.patch("time.monotonic", lambda: clock() + passed[0]):
+                decision = asyncio.run(run(f"http://127.0.0.1:{server.server_port}"))
+        finally:
+            server.shutdown()
+            server.server_close()
+        self.assertFalse(decision.degraded)
+
     def test_all_phases_of_a_call_share_its_time(self) -> None:
         """The answer's head and its parts each come in time for themselves, and not together."""
         body = json.dumps(ALLOW).encode()

@@ -49,6 +49,8 @@ type Repeat = "harmless" | "charged";
 const DOWN_MS = 1000;
 /** Calls without an answer in a row, after which it is. */
 const MISSES_MAX = 3;
+/** The time in which a loop that was held up reads what has come meanwhile, once that of a call is up. */
+const READ_ON_MS = 5;
 /** The time for which a call waits for its place, if that is longer than its own time. */
 const PATIENCE_MS = 1000;
 /** Why a call that was not sent has no answer. */
@@ -247,7 +249,8 @@ export class Ratekeeper {
     const { timeoutMs = 100 } = this.#options;
     const timeout = new AbortController();
     const end = (): void => timeout.abort(new DOMException(`no answer within ${timeoutMs} ms`, "TimeoutError"));
-    const timer = timeoutMs <= TIMER_MAX_MS ? setTimeout(end, timeoutMs) : undefined;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    if (timeoutMs <= TIMER_MAX_MS) timer = setTimeout(() => { timer = setTimeout(end, READ_ON_MS); }, timeoutMs);
     try {
       return await call(timeout.signal);
     } finally {

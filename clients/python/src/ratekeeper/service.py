@@ -119,6 +119,9 @@ class _Post:
 _T = TypeVar("_T")
 # The longest that closing a client waits for the releases of permits, in seconds.
 _RELEASED_IN = 1.0
+# The turns in which a loop that was held up reads what has come meanwhile, once the time is up, and seconds for them.
+_TURNS = 10
+_READ_ON = 0.05
 # The seconds for which a call waits for its place, if that is longer than its own time.
 _PATIENCE = 1.0
 
@@ -879,13 +882,23 @@ class AsyncRatekeeper(_Calls):
     async def _post(self, post: _Post) -> Json:
         if self._client.is_closed:
             raise _closed()
-        answer = self._client.post(post.url, json=post.body, extensions=extensions(post.left, {}))
+        bounded = extensions(lambda: post.left() + _READ_ON, {})
+        call = asyncio.ensure_future(self._client.post(post.url, json=post.body, extensions=bounded))
+        # Nobody hears of its error once it is given up.
+        call.add_done_callback(lambda call: call.cancelled() or call.exception())
         try:
-            response = await asyncio.wait_for(answer, post.left())
-        except asyncio.TimeoutError as error:
-            raise post.late() from error
+            await asyncio.wait([call], timeout=post.left())
+            for _ in range(_TURNS):
+                if not call.done():
+                    await asyncio.sleep(0)
+            if not call.done():
+                raise post.late()
+            response = call.result()
         except httpx.RequestError as error:
             raise post.away(error) from error
+        finally:
+            if call.cancel():
+                await asyncio.wait([call])
         return _read(post, response.status_code, response.content)
 
 
