@@ -501,7 +501,7 @@ class Ratekeeper(_Calls):
         token: Optional[str] = None,
         timeout: float = 0.1,
         fallback: Fallback = allow_all,
-        concurrency: int = 8,
+        concurrency: int = 32,
         transport: Optional[httpx.BaseTransport] = None,
     ) -> None:
         """``endpoints``: URLs of the services; each is asked while those before it do not answer. ``token``: the bearer
