@@ -1206,6 +1206,28 @@ class Bursts(unittest.TestCase):
 
         asyncio.run(asyncio.wait_for(run(), 30))
 
+    def test_a_loop_that_ends_takes_no_place_with_it(self) -> None:
+        """Without the end of its tasks, as those that some tests close."""
+        services = Services({"one.test": ok()})
+        transport = httpx.MockTransport(services.serve_async)
+        service = AsyncRatekeeper("http://one.test", timeout=60, concurrency=1, transport=transport)
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(service._places.enter(0))  # pyright: ignore[reportPrivateUsage]
+        calls = [loop.create_task(service.check(QUESTION)), loop.create_task(service.peek(QUESTION))]
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.run_until_complete(asyncio.sleep(0))
+        for task in (*calls, *service._tasks):  # pyright: ignore[reportPrivateUsage]
+            # Nothing is told of them when they are collected.
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+        loop.close()
+        service._leave()  # pyright: ignore[reportPrivateUsage]
+
+        async def again() -> list[bool]:
+            checks = await asyncio.gather(*[service.check(QUESTION) for _ in range(3)])
+            return [one.degraded for one in checks]
+
+        self.assertEqual(asyncio.run(asyncio.wait_for(again(), 30)), [False] * 3)
+
     def test_a_client_needs_a_place(self) -> None:
         for kind in (Ratekeeper, AsyncRatekeeper):
             with self.assertRaisesRegex(ValueError, "^concurrency: "):

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections import deque
+from contextlib import suppress
 from functools import partial
 from typing import Any, Awaitable, Callable, Coroutine, Deque, Iterable, Optional, Sequence
 
@@ -44,9 +45,13 @@ class Places:
         self._waiting.append(turn)
         try:
             return await turn
-        except asyncio.CancelledError:
-            if not turn.cancelled() and turn.result():
+        except BaseException:
+            # Its caller goes, and may have been given the place already.
+            if turn.done() and not turn.cancelled() and turn.result():
                 self.leave()
+            else:
+                with suppress(ValueError):
+                    self._waiting.remove(turn)
             raise
         finally:
             timer.cancel()
@@ -55,7 +60,7 @@ class Places:
         """Gives a place back, to the first who waits."""
         while self._waiting:
             turn = self._waiting.popleft()
-            if not turn.done():
+            if not _is_over(turn):
                 return turn.set_result(True)
         self._free += 1
 
@@ -87,7 +92,8 @@ class Together:
         self._ask = ask
         self._start = start
         self._waiting: Deque[_Asked] = deque()
-        self._is_led = False
+        # Where a task leads those that wait.
+        self._led_in: Optional[asyncio.AbstractEventLoop] = None
 
     async def join(self, body: Json, patience: float) -> Optional[Json]:
         """The answer to a check; empty if it has to be asked by itself, and None if no service answers, or if there is no
@@ -96,21 +102,23 @@ class Together:
             return None
         asked = _Asked(body, patience)
         self._waiting.append(asked)
-        if not self._is_led:
-            self._is_led = True
+        if self._led_in is not (loop := asyncio.get_running_loop()):
+            self._led_in = loop
             self._start(self._lead()).add_done_callback(self._stop)
         return await asked.answer
 
     async def _lead(self) -> None:
         """Waits for a place after another, while there are checks."""
-        while self._waiting:
-            if not await self._places.enter(self._waiting[0].until - time.monotonic()):
-                _settle(self._waiting.popleft().answer, None)
-                continue
-            batch = self._take()
-            # A task that is cancelled before it begins ends nothing itself.
-            self._start(self._send(batch)).add_done_callback(partial(self._end, batch))
-        self._is_led = False
+        try:
+            while self._waiting:
+                if not await self._places.enter(self._waiting[0].until - time.monotonic()):
+                    _settle(self._waiting.popleft().answer, None)
+                    continue
+                batch = self._take()
+                # A task that is cancelled before it begins ends nothing itself.
+                self._start(self._send(batch)).add_done_callback(partial(self._end, batch))
+        finally:
+            self._led_in = None
 
     def _take(self) -> list[_Asked]:
         """The first that wait, as many as may go together."""
@@ -121,7 +129,7 @@ class Together:
             if batch and size > TOGETHER_BYTES_MAX:
                 break
             asked = self._waiting.popleft()
-            if not asked.answer.done():
+            if not _is_over(asked.answer):
                 batch.append(asked)
         return batch
 
@@ -143,18 +151,23 @@ class Together:
 
     def _stop(self, lead: asyncio.Task[None]) -> None:
         if lead.cancelled():
-            self._is_led = False
+            self._led_in = None
             _close(self._waiting)
             self._waiting.clear()
 
 
+def _is_over(future: asyncio.Future[Any]) -> bool:
+    """True if nobody waits for it any more, or its loop was closed."""
+    return future.done() or future.get_loop().is_closed()
+
+
 def _settle(future: asyncio.Future[Any], result: object) -> None:
-    if not future.done():
+    if not _is_over(future):
         future.set_result(result)
 
 
 def _close(rest: Iterable[_Asked]) -> None:
     """The client was closed before they had an answer."""
     for asked in rest:
-        if not asked.answer.done():
+        if not _is_over(asked.answer):
             asked.answer.set_exception(ServiceError("CLOSED", "this client is closed"))
