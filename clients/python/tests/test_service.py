@@ -11,16 +11,18 @@ import signal
 import threading
 import time
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, AsyncIterator, Callable, Iterator, Mapping, Union, cast
+from typing import Any, AsyncIterator, Callable, Iterator, Mapping, Sequence, Union, cast
 from unittest import mock
 
 import anyio
 import httpx
 
-from ratekeeper._unanswered import Unanswered
+from ratekeeper._places import Places
+from ratekeeper._unanswered import Lost, Unanswered
 from ratekeeper.asgi import RateLimitMiddleware
 from ratekeeper.service import _Away, _Held, _read  # pyright: ignore[reportPrivateUsage]
 from ratekeeper.service import (
@@ -166,7 +168,9 @@ class Calls(unittest.TestCase):
             with self.assertRaises(ServiceError):
                 ask(services, lambda one: one.refund(QUESTION, idempotency_key=""))
             self.assertEqual(services.asked, [f"one.test/v1/{path}" for path in ("check", "reserve", "refund")])
-            self.assertFalse(any("idempotency_key" in body for body in services.bodies))
+            # A reserve has one of the client's own.
+            self.assertEqual([bool(body.get("idempotency_key")) for body in services.bodies], [False, True, False])
+            self.assertFalse(any(body.get("idempotency_key") == "" for body in services.bodies))
 
     def test_a_service_that_refuses_connections_is_passed_over_and_asked_last(self) -> None:
         for ask in self.both():
@@ -273,8 +277,9 @@ class Calls(unittest.TestCase):
     def test_a_permit_stays_held_when_something_between_refuses_its_renewal(self) -> None:
         steps = Ratekeeper("http://one.test")._keep(permit := _Held("p", 60.0), 60.0)  # pyright: ignore[reportPrivateUsage]
         next(steps)
+        next(steps)
         with self.assertRaises(_Away) as page:
-            _read(cast(Any, next(steps)), 404, b"<h1>Not Found</h1>")
+            _read(cast(Any, steps.send({})), 404, b"<h1>Not Found</h1>")
         self.assertEqual(steps.throw(page.exception), 5.0)
         self.assertFalse(permit.is_lost)
 
@@ -300,6 +305,46 @@ class Calls(unittest.TestCase):
                 return await service.check(QUESTION)
 
         self.assertEqual(asyncio.run(run()), allow_all(QUESTION))
+
+    def test_an_answer_that_came_while_the_loop_was_held_up_is_read(self) -> None:
+        """By other work of the application: that the time is up is seen before the answer is."""
+        body = json.dumps(ALLOW).encode()
+        asked, may_answer, answered = threading.Event(), threading.Event(), threading.Event()
+
+        class Service(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["content-length"]))
+                asked.set()
+                may_answer.wait(30)
+                self.send_response(200)
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+                answered.set()
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        async def run(url: str) -> Decision:
+            async with AsyncRatekeeper(url, timeout=60) as service:
+                check = asyncio.create_task(service.check(QUESTION))
+                while not (asked.is_set() or check.done()):
+                    await asyncio.sleep(0)
+                may_answer.set()
+                self.assertTrue(check.done() or answered.wait(30))
+                passed[0] += 61
+                return await check
+
+        passed, clock = [0.0], time.monotonic
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Service)
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        try:
+            with mock.patch("time.monotonic", lambda: clock() + passed[0]):
+                decision = asyncio.run(run(f"http://127.0.0.1:{server.server_port}"))
+        finally:
+            server.shutdown()
+            server.server_close()
+        self.assertFalse(decision.degraded)
 
     def test_all_phases_of_a_call_share_its_time(self) -> None:
         """The answer's head and its parts each come in time for themselves, and not together."""
@@ -564,7 +609,8 @@ class Calls(unittest.TestCase):
             steps = service._keep(permit, 60.0)  # pyright: ignore[reportPrivateUsage]
             pauses = [next(steps)]
             for is_answered in answers:
-                self.assertEqual(getattr(next(steps), "path", None), "renew")
+                next(steps)
+                self.assertEqual(getattr(steps.send({}), "path", None), "renew")
                 if is_answered:
                     pauses.append(steps.send({"expires_after_ms": 60_000}))
                 else:
@@ -650,7 +696,7 @@ class Calls(unittest.TestCase):
             if child == 0:
                 signal.alarm(40)
                 permit = service.acquire(QUESTION).permit
-                service._unanswered.add({"permit": "p"})  # pyright: ignore[reportPrivateUsage]
+                service._unanswered.add(Lost("release", {"permit": "p"}))  # pyright: ignore[reportPrivateUsage]
                 os._exit(0 if permit and is_renewed() else 1)
             forked.set()
             holder.join()
@@ -666,6 +712,30 @@ class Calls(unittest.TestCase):
                 os._exit(0 if service._client is not before else 1)  # pyright: ignore[reportPrivateUsage]
             self.assertEqual(os.waitpid(child, 0)[1], 0)
             self.assertIs(service._client, before)  # pyright: ignore[reportPrivateUsage]
+
+    @unittest.skipUnless(hasattr(os, "fork"), "there is no fork")
+    def test_calls_of_a_parent_hold_no_places_of_a_forked_process(self) -> None:
+        async def serve(request: httpx.Request) -> httpx.Response:
+            return ok()()
+
+        async def check() -> bool:
+            return (await service.check(QUESTION)).degraded
+
+        async def run() -> int:
+            await service._places.enter(0)  # pyright: ignore[reportPrivateUsage]
+            waiting = asyncio.create_task(service.check(QUESTION))
+            await asyncio.sleep(0)
+            child = os.fork()
+            if child == 0:
+                signal.alarm(30)
+                thread = ThreadPoolExecutor(1)
+                os._exit(thread.submit(asyncio.run, check()).result())
+            waiting.cancel()
+            service._leave()  # pyright: ignore[reportPrivateUsage]
+            return os.waitpid(child, 0)[1]
+
+        service = AsyncRatekeeper("http://one.test", timeout=60, concurrency=1, transport=httpx.MockTransport(serve))
+        self.assertEqual(asyncio.run(run()), 0)
 
     def test_a_permit_that_nothing_can_renew_is_given_back(self) -> None:
         asked: list[str] = []
@@ -734,6 +804,103 @@ class Calls(unittest.TestCase):
             self.assertTrue(released.wait(30))
         self.assertEqual(len(set(acquires)), 1)
 
+    def test_a_reservation_whose_answer_did_not_come_is_cancelled(self) -> None:
+        """Nobody could settle it, and all of it would stay charged."""
+        reserves: list[Any] = []
+        cancelled: list[Any] = []
+
+        def serve(request: httpx.Request) -> httpx.Response:
+            body = json.loads(request.content)
+            if request.url.path == "/v1/cancel":
+                cancelled.append(body["reservation"])
+                return httpx.Response(200, json={"given_back": 500})
+            reserves.append(body)
+            return broken() if len(reserves) == 1 else ok(reservation="r")()
+
+        async def serve_async(request: httpx.Request) -> httpx.Response:
+            return serve(request)
+
+        def is_over(until: float) -> bool:
+            return cancelled == ["r"] or time.monotonic() > until
+
+        async def run() -> Any:
+            async with AsyncRatekeeper("http://one.test", timeout=60, transport=httpx.MockTransport(serve_async)) as service:
+                reserved = await service.reserve(QUESTION, 500, ttl_ms=9000)
+                until = time.monotonic() + 30
+                while not is_over(until):
+                    await asyncio.sleep(0.001)
+                return reserved
+
+        for kind in ("sync", "asyncio"):
+            reserves.clear()
+            cancelled.clear()
+            if kind == "asyncio":
+                reserved = asyncio.run(run())
+            else:
+                with Ratekeeper("http://one.test", timeout=60, transport=httpx.MockTransport(serve)) as service:
+                    reserved = service.reserve(QUESTION, 500, ttl_ms=9000)
+                    until = time.monotonic() + 30
+                    while not is_over(until):
+                        time.sleep(0.001)
+            self.assertEqual((reserved.decision, reserved.reservation), (allow_all(QUESTION), None))
+            self.assertEqual((reserves, cancelled), ([reserves[0]] * 2, ["r"]))
+
+    def test_a_reservation_of_a_cancelled_caller_is_cancelled(self) -> None:
+        asked: list[tuple[str, Any]] = []
+
+        async def run() -> None:
+            begun, cancelled = asyncio.Event(), asyncio.Event()
+
+            async def serve(request: httpx.Request) -> httpx.Response:
+                asked.append((request.url.path, json.loads(request.content)))
+                if request.url.path == "/v1/cancel":
+                    cancelled.set()
+                    return httpx.Response(200, json={"given_back": 500})
+                begun.set()
+                if len(asked) == 1:
+                    await asyncio.Event().wait()
+                return ok(reservation="r")()
+
+            async with AsyncRatekeeper("http://one.test", timeout=60, transport=httpx.MockTransport(serve)) as service:
+                task = asyncio.create_task(service.reserve(QUESTION, 500))
+                await begun.wait()
+                task.cancel()
+                with self.assertRaises(asyncio.CancelledError):
+                    await task
+                await asyncio.wait_for(cancelled.wait(), 30)
+
+        asyncio.run(run())
+        self.assertEqual(asked, [asked[0], asked[0], ("/v1/cancel", {"reservation": "r"})])
+
+    def test_a_reserve_with_a_key_is_never_left_to_the_fallback(self) -> None:
+        """The caller repeats it: the same key tells the reservation that was made all the same."""
+        for ask in self.both():
+            services = Services({"one.test": broken})
+            call: Call = lambda one: one.reserve(QUESTION, 5, idempotency_key="order-7")
+            with self.assertRaises(ServiceError) as away:
+                ask(services, call)
+            self.assertEqual((away.exception.code, services.asked), ("AWAY", ["one.test/v1/reserve"]))
+            self.assertEqual(services.bodies[0]["idempotency_key"], "order-7")
+
+    def test_a_call_that_is_cancelled_before_it_is_sent_is_not_looked_for(self) -> None:
+        async def run() -> None:
+            asked: list[str] = []
+
+            async def serve(request: httpx.Request) -> httpx.Response:
+                asked.append(request.url.path)
+                return ok()()
+
+            async with AsyncRatekeeper("http://one.test", timeout=60, concurrency=1, transport=httpx.MockTransport(serve)) as service:
+                await service._places.enter(0)  # pyright: ignore[reportPrivateUsage]
+                tasks = [asyncio.create_task(call) for call in (service.reserve(QUESTION, 5), service.acquire(QUESTION))]
+                await asyncio.sleep(0)
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
+                self.assertEqual((asked, service._tasks), ([], set()))  # pyright: ignore[reportPrivateUsage]
+
+        asyncio.run(run())
+
     def test_permits_of_many_answers_that_did_not_come_are_looked_for_one_after_another(self) -> None:
         is_away = threading.Event()
         asked: list[str] = []
@@ -780,10 +947,297 @@ class Calls(unittest.TestCase):
         self.assertEqual(released, set(asked))
 
 
+class Costly:
+    """A service, each of whose calls costs the client some time and takes some turns of its loop."""
+
+    def __init__(self, answer: Callable[[str, Any], httpx.Response], cost: Callable[[], None] = lambda: None) -> None:
+        self.answer = answer
+        self.cost = cost
+        self.asked: list[str] = []
+        self.bodies: list[Any] = []
+        self.under_way = self.most = 0
+
+    async def __call__(self, request: httpx.Request) -> httpx.Response:
+        path, body = request.url.path, json.loads(request.content)
+        self.asked.append(path)
+        self.bodies.append(body)
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        self.cost()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        self.under_way -= 1
+        return self.answer(path, body)
+
+
+def numbered(number: int) -> Question:
+    return Question.of("shop", number=str(number))
+
+
+def counted(path: str, body: Any) -> httpx.Response:
+    """Denies everything, and tells which it was."""
+
+    def one(check: Any) -> Any:
+        if "identifier" in check:
+            return {"success": False, "limit": 3, "remaining": int(check["identifier"]), "reset": 1}
+        return {"decision": "deny", "remaining": int(check["descriptors"][0]["entries"][0]["value"])}
+
+    many = body.get("checks", body.get("limits"))
+    return httpx.Response(200, json=one(body) if many is None else {"results": [one(check) for check in many]})
+
+
+class Bursts(unittest.TestCase):
+    """Calls at once, more than a client has places for."""
+
+    def run_all(self, serve: Any, calls: Sequence[Call], **options: Any) -> list[Any]:
+        async def run() -> list[Any]:
+            async with AsyncRatekeeper("http://one.test", transport=httpx.MockTransport(serve), **options) as service:
+                outcomes = await asyncio.gather(*[call(service) for call in calls], return_exceptions=True)
+                self.assertEqual(service._places._free, options.get("concurrency", 8))  # pyright: ignore[reportPrivateUsage]
+                return outcomes
+
+        return asyncio.run(run())
+
+    def test_checks_that_wait_for_a_place_go_together_and_the_service_decides_each_of_them(self) -> None:
+        kinds: list[tuple[str, Callable[[int], Call]]] = [
+            ("check", lambda number: lambda one: one.check(numbered(number))),
+            ("limit", lambda number: lambda one: one.limit(str(number), 3, 60_000)),
+        ]
+        for path, call in kinds:
+            now = [0.0]
+
+            def cost() -> None:
+                now[0] += 0.3
+
+            service = Costly(counted, cost)
+            # All of them take longer than a call may.
+            with mock.patch("time.monotonic", lambda: now[0]):  # noqa: B023
+                answers = self.run_all(service, [call(number) for number in range(300)], timeout=60)
+            self.assertEqual([(one.remaining, one.degraded) for one in answers], [(number, False) for number in range(300)])
+            self.assertEqual(service.asked, [f"/v1/{path}"] * 8 + [f"/v1/{path}s"] * 3)
+            self.assertEqual([len(body[f"{path}s"]) for body in service.bodies[8:]], [100, 100, 92])
+            self.assertTrue(path == "limit" or all(check["standing"] for check in service.bodies[8]["checks"]))
+
+    def test_checks_that_go_together_are_no_more_than_fit_into_a_request(self) -> None:
+        service = Costly(lambda path, body: ok(results=[ALLOW] * len(body.get("checks", ())))())
+        large = Question.of("shop", path="/" * 200_000)
+        answers = self.run_all(service, [lambda one: one.check(large)] * 6, timeout=60, concurrency=1)
+        self.assertEqual([one.degraded for one in answers], [False] * 6)
+        self.assertEqual([len(body.get("checks", "1")) for body in service.bodies], [1, 2, 2, 1])
+
+    def test_other_calls_wait_for_their_place(self) -> None:
+        service = Costly(lambda path, body: ok()())
+        answers = self.run_all(service, [lambda one: one.acquire(QUESTION)] * 40, timeout=60)
+        self.assertEqual(([one.decision.degraded for one in answers], service.most), ([False] * 40, 8))
+
+    def test_threads_wait_for_their_place(self) -> None:
+        lock, under_way, most = threading.Lock(), [0], [0]
+        two = threading.Barrier(2)
+
+        def serve(request: httpx.Request) -> httpx.Response:
+            with lock:
+                under_way[0] += 1
+                most[0] = max(most[0], under_way[0])
+            two.wait(30)
+            with lock:
+                under_way[0] -= 1
+            return ok()()
+
+        with Ratekeeper("http://one.test", timeout=60, concurrency=2, transport=httpx.MockTransport(serve)) as service:
+            with ThreadPoolExecutor(10) as pool:
+                answers = list(pool.map(service.check, [QUESTION] * 10))
+        self.assertEqual(([one.degraded for one in answers], most[0]), ([False] * 10, 2))
+
+    def test_what_one_of_them_is_refused_for_is_no_harm_to_the_others(self) -> None:
+        """Its caller chooses what is in it."""
+        refusals = [httpx.Response(400, json={"code": "INVALID_ARGUMENT"}), httpx.Response(413, json={"code": "TOO_LARGE"})]
+        pages = [httpx.Response(status, text="<h1>Blocked</h1>") for status in (200, 403)]
+
+        def serve(path: str, body: Any) -> httpx.Response:
+            return refusal if '"7"' in json.dumps(body) else counted(path, body)
+
+        for refusal in refusals + pages:
+            calls: list[Call] = [lambda one, number=number: one.check(numbered(number)) for number in range(20)]  # type: ignore[misc]
+            answers = self.run_all(Costly(serve), calls, timeout=60, concurrency=2)
+            bad = answers.pop(7)
+            self.assertIsInstance(bad, ServiceError)
+            self.assertEqual([one.remaining for one in answers], [number for number in range(20) if number != 7])
+
+    def test_without_an_answer_to_all_of_them_the_fallback_decides_each_and_none_is_repeated(self) -> None:
+        def serve(path: str, body: Any) -> httpx.Response:
+            return broken() if path == "/v1/checks" else ok()()
+
+        service, fallback = Costly(serve), LocalLimits([LocalLimit("shop", ["tenant"], 1, 60.0)])
+        answers = self.run_all(service, [lambda one: one.check(QUESTION)] * 5, timeout=60, concurrency=1, fallback=fallback)
+        self.assertEqual([one.degraded for one in answers], [False, True, True, True, True])
+        self.assertEqual(sum(one.allowed for one in answers), 2)
+        self.assertEqual(service.asked, ["/v1/check", "/v1/checks"])
+
+    def test_of_those_that_go_together_one_whose_rules_were_refused_is_left_to_the_fallback(self) -> None:
+        undecided = {"decision": "allow", "degraded": True, "unreadable": "the rules were refused"}
+        service = Costly(lambda path, body: ok(results=[undecided, ALLOW])())
+        answers = self.run_all(service, [lambda one: one.check(QUESTION)] * 3, timeout=60, concurrency=1, fallback=deny_all)
+        self.assertEqual([one.allowed for one in answers], [True, False, True])
+
+    def test_callers_that_are_cancelled_take_no_place_and_no_answer_with_them(self) -> None:
+        async def run() -> None:
+            asked: list[str] = []
+            answered = asyncio.Event()
+
+            async def serve(request: httpx.Request) -> httpx.Response:
+                asked.append(request.url.path)
+                await answered.wait()
+                return counted(request.url.path, json.loads(request.content))
+
+            async with AsyncRatekeeper("http://one.test", timeout=60, concurrency=1, transport=httpx.MockTransport(serve)) as service:
+                checks = [asyncio.create_task(service.check(numbered(number))) for number in range(4)]
+                peek = asyncio.create_task(service.peek(QUESTION))
+                while asked != ["/v1/check"]:
+                    await asyncio.sleep(0)
+                # One under way, one that would be sent, and one in the queue.
+                for task in (checks[0], checks[1], peek):
+                    task.cancel()
+                while asked != ["/v1/check", "/v1/checks"]:
+                    await asyncio.sleep(0)
+                checks[2].cancel()
+                answered.set()
+                self.assertEqual((await checks[3]).remaining, 3)
+                self.assertFalse((await service.check(numbered(5))).degraded)
+
+        asyncio.run(asyncio.wait_for(run(), 30))
+
+    def test_checks_that_wait_when_the_client_is_closed_are_told(self) -> None:
+        async def run() -> None:
+            asked: list[str] = []
+
+            async def serve(request: httpx.Request) -> httpx.Response:
+                asked.append(request.url.path)
+                await asyncio.Event().wait()
+                raise AssertionError
+
+            service = AsyncRatekeeper("http://one.test", timeout=60, concurrency=2, transport=httpx.MockTransport(serve))
+            checks = [asyncio.create_task(service.check(QUESTION)) for _ in range(3)]
+            while len(asked) < 2:
+                await asyncio.sleep(0)
+            # It goes, and others wait.
+            checks[0].cancel()
+            while len(asked) < 3:
+                await asyncio.sleep(0)
+            checks += [asyncio.create_task(service.check(QUESTION)) for _ in range(3)]
+            await asyncio.sleep(0)
+            await service.aclose()
+            for check in checks[2:]:
+                with self.assertRaises(ServiceError) as closed:
+                    await check
+                self.assertEqual(closed.exception.code, "CLOSED")
+            checks[1].cancel()
+
+        asyncio.run(asyncio.wait_for(run(), 30))
+
+    def test_what_was_never_sent_is_no_miss_of_the_service(self) -> None:
+        calls: list[Call] = [
+            lambda one: one.check(QUESTION),
+            lambda one: one.limit("ada", 5, 60_000),
+            lambda one: one.acquire(QUESTION),
+        ]
+
+        async def run(asked: list[Any]) -> None:
+            async def serve(request: httpx.Request) -> httpx.Response:
+                asked.append(request)
+                return ok()()
+
+            async with AsyncRatekeeper("http://one.test", timeout=0.001, concurrency=1, transport=httpx.MockTransport(serve)) as service:
+                await service._places.enter(0)  # pyright: ignore[reportPrivateUsage]
+                for call in calls:
+                    await call(service)
+                self.assertEqual((service._endpoints[0].misses, asked), (0, []))  # pyright: ignore[reportPrivateUsage]
+                self.assertEqual(len(service._tasks), 0)  # pyright: ignore[reportPrivateUsage]
+                service._leave()  # pyright: ignore[reportPrivateUsage]
+                service._timeout = 60  # pyright: ignore[reportPrivateUsage]
+                self.assertFalse((await service.check(QUESTION)).degraded)
+
+        with mock.patch("ratekeeper.service._PATIENCE", 0.001):
+            asyncio.run(run([]))
+            services = Services({"one.test": ok()}, timeout=0.001, concurrency=1)
+
+            def taken(one: Ratekeeper) -> Any:
+                one._places.acquire()  # pyright: ignore[reportPrivateUsage]
+                return [call(one) for call in calls], one._endpoints[0].misses  # pyright: ignore[reportPrivateUsage]
+
+            ((answers, misses),) = services.sync(taken)
+            self.assertEqual((len(answers), misses, services.asked), (3, 0, []))
+
+    def test_nothing_waits_longer_than_a_call_while_no_service_answers(self) -> None:
+        with Ratekeeper(["http://one.test", "http://two.test"]) as service:
+            patience: list[float] = []
+            for endpoint in (*service._endpoints, None):  # pyright: ignore[reportPrivateUsage]
+                patience.append(service._patience())  # pyright: ignore[reportPrivateUsage]
+                if endpoint:
+                    endpoint.misses = 3
+        self.assertEqual(patience, [1.0, 1.0, 0.1])
+
+    def test_places_go_to_those_who_wait_in_their_order_and_no_more_than_so_many_wait(self) -> None:
+        async def run() -> None:
+            places = Places(1)
+            self.assertTrue(await places.enter(0))
+            self.assertFalse(await places.enter(0.001))
+            order: list[int] = []
+
+            async def wait(number: int) -> bool:
+                has_place = await places.enter(60)
+                order.append(number)
+                return has_place
+
+            waiting = [asyncio.create_task(wait(number)) for number in range(3)]
+            await asyncio.sleep(0)
+            with mock.patch("ratekeeper._places.WAITING_MAX", 3):
+                self.assertFalse(await places.enter(60))
+            places.leave()
+            # It was given the place already.
+            waiting[0].cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await waiting[0]
+            self.assertTrue(await waiting[1])
+            places.leave()
+            self.assertTrue(await waiting[2])
+            self.assertEqual(order, [1, 2])
+            places.leave()
+            self.assertFalse(places.are_taken)
+
+        asyncio.run(asyncio.wait_for(run(), 30))
+
+    def test_a_loop_that_ends_takes_no_place_with_it(self) -> None:
+        """Without the end of its tasks, as those that some tests close."""
+        services = Services({"one.test": ok()})
+        transport = httpx.MockTransport(services.serve_async)
+        service = AsyncRatekeeper("http://one.test", timeout=60, concurrency=1, transport=transport)
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(service._places.enter(0))  # pyright: ignore[reportPrivateUsage]
+        calls = [loop.create_task(service.check(QUESTION)), loop.create_task(service.peek(QUESTION))]
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.run_until_complete(asyncio.sleep(0))
+        for task in (*calls, *service._tasks):  # pyright: ignore[reportPrivateUsage]
+            # Nothing is told of them when they are collected.
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+        loop.close()
+        service._leave()  # pyright: ignore[reportPrivateUsage]
+
+        async def again() -> list[bool]:
+            checks = await asyncio.gather(*[service.check(QUESTION) for _ in range(3)])
+            return [one.degraded for one in checks]
+
+        self.assertEqual(asyncio.run(asyncio.wait_for(again(), 30)), [False] * 3)
+
+    def test_a_client_needs_a_place(self) -> None:
+        for kind in (Ratekeeper, AsyncRatekeeper):
+            with self.assertRaisesRegex(ValueError, "^concurrency: "):
+                kind("http://one.test", concurrency=0)
+
+
 class Late(unittest.TestCase):
     def test_who_asks_for_permits_is_one_and_another_one_takes_over_when_that_ends(self) -> None:
         unanswered = Unanswered()
-        one, two = {"idempotency_key": "1"}, {"idempotency_key": "2"}
+        one, two = Lost("acquire", {"idempotency_key": "1"}), Lost("acquire", {"idempotency_key": "2"})
         self.assertEqual([unanswered.add(one), unanswered.add(two)], [True, False])
         for body in (one, two):
             first = unanswered.first()
@@ -798,7 +1252,7 @@ class Late(unittest.TestCase):
         now = [0.0]
         with mock.patch("time.monotonic", lambda: now[0]):
             unanswered = Unanswered()
-            old, *_ = bodies = [{"idempotency_key": str(number)} for number in range(1001)]
+            old, *_ = bodies = [Lost("acquire", {"idempotency_key": str(number)}) for number in range(1001)]
             for body in bodies:
                 unanswered.add(body)
             first = unanswered.first()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
+import signal
 import threading
 import time
 import unittest
@@ -19,8 +22,10 @@ from requests.adapters import HTTPAdapter
 from urllib3 import Timeout
 
 from ratekeeper import Event, Gate, Lane, Options, RateLimitError, default_lane
+from ratekeeper._fork import _begins  # pyright: ignore[reportPrivateUsage]
 from ratekeeper.httpx import AsyncRateLimitTransport, RateLimitTransport
 from ratekeeper.requests import RateLimitAdapter, mount
+from ratekeeper.service import LocalLimit, LocalLimits, Question
 
 URL = "http://api.test/users/1"
 Answer = tuple[int, Mapping[str, str]]
@@ -264,6 +269,68 @@ class Httpx(unittest.TestCase):
             self.assertEqual([event.type for event in told], ["answered", "paced", "answered"])
             info = told[0].info
             self.assertEqual(info.limits[0].remaining if info else None, 0)
+
+
+@unittest.skipUnless(hasattr(os, "fork"), "there is no fork")
+class Forks(unittest.TestCase):
+    """The parent has the threads, and the requests under way; one may have a lock when it forks."""
+
+    def in_child(self, lock: threading.Lock, passes: Callable[[], bool]) -> bool:
+        """Forks while another thread has the lock; true if that passes there."""
+        held, forked = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with lock:
+                held.set()
+                forked.wait(30)
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        held.wait(30)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(30)
+            try:
+                os._exit(0 if passes() else 1)
+            finally:
+                os._exit(2)
+        forked.set()
+        holder.join()
+        return os.waitpid(child, 0)[1] == 0
+
+    def test_a_gate_lets_requests_of_a_forked_process_through(self) -> None:
+        gate, lane = Gate(concurrency=2, learn=0.0), Lane("origin", "GET /")
+        tickets = [gate.enter(lane) for _ in range(2)]
+
+        def passes() -> bool:
+            with suppress(RateLimitError):
+                gate.enter(lane, time.monotonic() + 10)
+                asyncio.run(gate.enter_async(lane, time.monotonic() + 10))
+                return True
+            return False
+
+        self.assertTrue(self.in_child(gate._lock, passes))  # pyright: ignore[reportPrivateUsage]
+        # The parent goes on as before.
+        with self.assertRaises(RateLimitError):
+            gate.enter(lane, time.monotonic())
+        for ticket in tickets:
+            gate.lost(ticket)
+
+    def test_local_limits_decide_in_a_forked_process_and_know_what_passed_before(self) -> None:
+        question = Question.of("shop", tenant="abc")
+        limits = LocalLimits([LocalLimit("shop", ["tenant"], 2, 3600.0)])
+        self.assertTrue(limits(question).allowed)
+        passes = lambda: [limits(question).allowed for _ in range(2)] == [True, False]  # noqa: E731
+        self.assertTrue(self.in_child(limits._lock, passes))  # pyright: ignore[reportPrivateUsage]
+
+    def test_what_is_forgotten_is_not_called_in_a_forked_process(self) -> None:
+        gc.collect()
+        before = len(_begins)
+        gates = [Gate() for _ in range(3)]
+        self.assertEqual(len(_begins), before + 3)
+        gates.clear()
+        gc.collect()
+        self.assertLessEqual(len(_begins), before)
 
 
 class Lanes(unittest.TestCase):

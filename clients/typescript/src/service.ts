@@ -6,17 +6,23 @@ import type { Decision, IdentifierLimit, Json, LimitResult, Question } from "./a
 import { allowAll, type Fallback } from "./fallback.ts";
 import type { Fetch } from "./fetch.ts";
 import { TIMER_MAX_MS } from "./gate.ts";
-import { Unanswered } from "./unanswered.ts";
+import { Places, Together } from "./places.ts";
+import { Unanswered, type Lost } from "./unanswered.ts";
 
 export interface ServiceOptions {
   /** URLs of the services, such as `http://127.0.0.1:8080`. Each is asked while those before it do not answer. */
   readonly endpoints: string | readonly string[];
   /** The bearer token that identifies this caller, without or with white space around it. */
   readonly token?: string;
-  /** The time that a call may take, failover included, in milliseconds: 100 by default. */
+  /** The time that a call may take from when it is sent, failover included, in milliseconds: 100 by default. */
   readonly timeoutMs?: number;
   /** Decides checks, acquires and reserves while no service answers: `allowAll` by default. */
   readonly fallback?: Fallback;
+  /**
+   * The most calls under way at once: 8 by default. Further ones wait for up to a second, or for `timeoutMs` if that is
+   * longer; checks that wait go together, in one request.
+   */
+  readonly concurrency?: number;
   /** What sends the calls; the global `fetch` by default. */
   readonly fetch?: Fetch;
 }
@@ -33,6 +39,9 @@ export interface Reserved {
   readonly reservation: string | undefined;
 }
 
+/** What many of can go together. */
+type Kind = "check" | "limit";
+
 /** How a call can be repeated: at will, or only if it was certainly not carried out. */
 type Repeat = "harmless" | "charged";
 
@@ -40,6 +49,12 @@ type Repeat = "harmless" | "charged";
 const DOWN_MS = 1000;
 /** Calls without an answer in a row, after which it is. */
 const MISSES_MAX = 3;
+/** The time in which a loop that was held up reads what has come meanwhile, once that of a call is up. */
+const READ_ON_MS = 5;
+/** The time for which a call waits for its place, if that is longer than its own time. */
+const PATIENCE_MS = 1000;
+/** Why a call that was not sent has no answer. */
+const NOT_SENT = Symbol("not sent");
 /** The code of a service that has no rules for the domain, since they were refused. */
 const NO_RULES = "NO_RULES";
 /** The codes by which a service says that it did not carry out a call. */
@@ -61,19 +76,26 @@ export class Ratekeeper {
   readonly #options: ServiceOptions;
   readonly #headers: Readonly<Record<string, string>>;
   readonly #unanswered = new Unanswered();
+  readonly #places: Places;
+  readonly #together: Readonly<Record<Kind, Together>>;
 
   constructor(options: ServiceOptions) {
     const urls = typeof options.endpoints === "string" ? [options.endpoints] : options.endpoints;
     if (urls.length === 0) throw new TypeError("endpoints: there is no service to ask");
     this.#endpoints = urls.map((url) => ({ url: checked(url), misses: 0, downUntil: 0 }));
     this.#options = options;
+    const { concurrency = 8 } = options;
+    if (!(concurrency >= 1)) throw new RangeError("concurrency: has to be at least 1");
+    this.#places = new Places(Math.floor(concurrency));
+    const together = (kind: Kind): Together => new Together(this.#places, (bodies) => this.#askAll(kind, bodies));
+    this.#together = { check: together("check"), limit: together("limit") };
     this.fallback = options.fallback ?? allowAll;
     this.#headers = { "content-type": "application/json", accept: "application/json", ...authorization(options.token) };
   }
 
   /** Decides by an identifier, and a limit of the call's own or the ID of a rule. */
   async limit(identifier: string, by: IdentifierLimit): Promise<LimitResult> {
-    const answer = await this.#ask("limit", limitJson(identifier, by), "charged");
+    const answer = await this.#askOrJoin("limit", limitJson(identifier, by));
     return answer ? limitResult(answer) : limitDecided(this.fallback(limitQuestion(identifier, by)));
   }
 
@@ -81,14 +103,14 @@ export class Ratekeeper {
   async check(question: Question, idempotencyKey?: string): Promise<Decision> {
     const body = { ...questionJson(question), standing: true };
     if (idempotencyKey) return decision(await this.#call("check", { ...body, idempotency_key: idempotencyKey }, "harmless"));
-    const answer = await this.#ask("check", body, "charged");
-    return answer ? decision(answer) : this.fallback(question);
+    const answer = await this.#askOrJoin("check", body);
+    return answer && !isUndecided(answer) ? decision(answer) : this.fallback(question);
   }
 
   /** Decides up to 1,000 requests in order, each by itself. */
   async checkBatch(questions: readonly Question[]): Promise<Decision[]> {
     if (questions.length === 0) return [];
-    const answer = await this.#ask("checks", { checks: questions.map(questionJson) }, "charged");
+    const answer = await unlessAway(this.#call("checks", { checks: questions.map(questionJson) }, "charged"));
     const results = answer && list(answer["results"]).map(object);
     return questions.map((question, number) => {
       const one = results?.[number];
@@ -103,21 +125,8 @@ export class Ratekeeper {
 
   /** Decides a request, concurrency limits included. The permit renews itself until it is released. */
   async acquire(question: Question): Promise<Acquired> {
-    const body = { ...questionJson(question), idempotency_key: crypto.randomUUID() };
-    let answer: Json;
-    try {
-      answer = await this.#inTime((signal) => this.#callInTurn("acquire", body, "charged", signal).catch((error: unknown) => {
-        if (!hasNoRoomForKeys(error)) throw error;
-        // A permit matters more than a key.
-        return this.#callInTurn("acquire", { ...body, idempotency_key: undefined }, "charged", signal);
-      }));
-    } catch (error) {
-      if (!hasNoAnswer(error)) throw error;
-      // The service may have granted it all the same.
-      if (!wasNotDone(error)) this.#unanswered.add(body, (late) => this.#giveBack(late));
-      if (!isAway(error)) throw error;
-      return { decision: this.fallback(question), permit: undefined };
-    }
+    const answer = await unlessAway(this.#once("acquire", questionJson(question)));
+    if (!answer) return { decision: this.fallback(question), permit: undefined };
     const token = text(answer["permit"]);
     return { decision: decision(answer), permit: token ? new Permit(this, token, count(answer["expires_after_ms"]) ?? 0) : undefined };
   }
@@ -137,7 +146,7 @@ export class Ratekeeper {
     try {
       return (await this.#call("release", { permit }, "harmless"))["was_held"] === true;
     } catch (error) {
-      if (hasNoAnswer(error)) this.#unanswered.add({ permit }, (late) => this.#giveBack(late));
+      if (hasNoAnswer(error)) this.#lookFor({ path: "release", body: { permit } });
       throw error;
     }
   }
@@ -147,11 +156,16 @@ export class Ratekeeper {
     return count((await this.#call("renew", { permit }, "harmless"))["expires_after_ms"]) ?? 0;
   }
 
-  /** Charges the most that the work can cost, `hits`; `commit` or `cancel` settles it within `ttlMs`. */
+  /**
+   * Charges the most that the work can cost, `hits`; `commit` or `cancel` settles it within `ttlMs`. With a key, once in
+   * that time: repeat it if no service answered, which throws.
+   */
   async reserve(question: Question, hits: number, options: { ttlMs?: number; idempotencyKey?: string } = {}): Promise<Reserved> {
     const { ttlMs, idempotencyKey } = options;
-    const body = { ...questionJson(question), hits, ttl_ms: ttlMs, idempotency_key: idempotencyKey || undefined };
-    const answer = await this.#ask("reserve", body, idempotencyKey ? "harmless" : "charged");
+    const body = { ...questionJson(question), hits, ttl_ms: ttlMs };
+    const answer = idempotencyKey
+      ? await this.#call("reserve", { ...body, idempotency_key: idempotencyKey }, "harmless")
+      : await unlessAway(this.#once("reserve", body));
     if (answer) return { decision: decision(answer), reservation: text(answer["reservation"]) };
     const costly = question.descriptors.map((descriptor) => ({ hits, ...descriptor }));
     return { decision: this.fallback({ ...question, descriptors: costly }), reservation: undefined };
@@ -173,26 +187,70 @@ export class Ratekeeper {
     await this.#call("refund", { ...questionJson(rest), idempotency_key: idempotencyKey || undefined }, idempotencyKey ? "harmless" : "charged");
   }
 
-  /** Calls, and returns undefined if no service answers. Callers can provoke a page with what is in a question: it is thrown. */
-  async #ask(path: string, body: Json, repeat: Repeat): Promise<Json | undefined> {
+  /** Calls with a key of its own: what is granted in an answer that does not come is found by it, and given back. */
+  async #once(path: "acquire" | "reserve", body: Json): Promise<Json> {
+    const keyed = { ...body, idempotency_key: crypto.randomUUID() };
     try {
-      return await this.#call(path, body, repeat);
+      return await this.#inPlace((signal) => this.#callInTurn(path, keyed, "charged", signal).catch((error: unknown) => {
+        if (!hasNoRoomForKeys(error)) throw error;
+        // What it grants matters more than a key.
+        return this.#callInTurn(path, body, "charged", signal);
+      }));
     } catch (error) {
-      if (isAway(error)) return undefined;
+      if (hasNoAnswer(error) && !wasNotDone(error)) this.#lookFor({ path, body: keyed });
       throw error;
     }
   }
 
-  /** Calls within the time that a call may take. */
+  /** Asks by itself, or as one of many if there is no place. */
+  async #askOrJoin(kind: Kind, body: Json): Promise<Json | undefined> {
+    if (this.#places.areTaken) {
+      const answer = await this.#together[kind].join(body, this.#patienceMs());
+      if (answer !== "alone") return answer;
+    }
+    return await unlessAway(this.#call(kind, body, "charged"));
+  }
+
+  /** Asks for many in a place that there is for them. */
+  async #askAll(kind: Kind, bodies: readonly Json[]): Promise<(Json | "alone" | undefined)[]> {
+    const many = `${kind}s`;
+    try {
+      const answer = await this.#inTime((signal) => this.#callInTurn(many, { [many]: bodies }, "charged", signal));
+      return list(answer["results"]).map((one) => (isDecision(kind, object(one)) ? object(one) : "alone"));
+    } catch (error) {
+      if (isAway(error)) return bodies.map(() => undefined);
+      throw error;
+    }
+  }
+
+  /** Calls in a place of its own, within the time that a call may take from then on. */
   async #call(path: string, body: Json, repeat: Repeat): Promise<Json> {
-    return await this.#inTime((signal) => this.#callInTurn(path, body, repeat, signal));
+    return await this.#inPlace((signal) => this.#callInTurn(path, body, repeat, signal));
+  }
+
+  async #inPlace(call: (signal: AbortSignal) => Promise<Json>): Promise<Json> {
+    if (!(await this.#places.enter(this.#patienceMs()))) {
+      throw new ServiceError("AWAY", "not sent: too many calls of this client are under way", undefined, undefined, NOT_SENT);
+    }
+    try {
+      return await this.#inTime(call);
+    } finally {
+      this.#places.leave();
+    }
+  }
+
+  /** The time for which a call waits for its place: no longer than for a service while none answers. */
+  #patienceMs(): number {
+    const { timeoutMs = 100 } = this.#options;
+    return this.#endpoints.every(({ misses }) => misses >= MISSES_MAX) ? timeoutMs : Math.max(timeoutMs, PATIENCE_MS);
   }
 
   async #inTime(call: (signal: AbortSignal) => Promise<Json>): Promise<Json> {
     const { timeoutMs = 100 } = this.#options;
     const timeout = new AbortController();
     const end = (): void => timeout.abort(new DOMException(`no answer within ${timeoutMs} ms`, "TimeoutError"));
-    const timer = timeoutMs <= TIMER_MAX_MS ? setTimeout(end, timeoutMs) : undefined;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    if (timeoutMs <= TIMER_MAX_MS) timer = setTimeout(() => { timer = setTimeout(end, READ_ON_MS); }, timeoutMs);
     try {
       return await call(timeout.signal);
     } finally {
@@ -253,14 +311,20 @@ export class Ratekeeper {
     throw new ServiceError(code, `the rate limit service at ${url} cannot answer: ${refusal.message}`, response.status, undefined, refusal);
   }
 
-  /** Releases a permit, or finds out whether one was granted in an answer that did not come; false without an answer. */
-  async #giveBack(body: Json): Promise<boolean> {
+  #lookFor(lost: Lost): void {
+    this.#unanswered.add(lost, (late) => this.#giveBack(late));
+  }
+
+  /** Repeats a call, and gives back what it was granted; false without an answer. */
+  async #giveBack({ path, body }: Lost): Promise<boolean> {
     try {
-      const permit = text(body["permit"]) ?? text((await this.#call("acquire", body, "harmless"))["permit"]);
-      if (permit) await this.#call("release", { permit }, "harmless");
+      const answer = await this.#call(path, body, "harmless");
+      const [permit, reservation] = [text(answer["permit"]), text(answer["reservation"])];
+      if (path === "acquire" && permit) await this.#call("release", { permit }, "harmless");
+      if (path === "reserve" && reservation) await this.#call("cancel", { reservation }, "harmless");
       return true;
     } catch (error) {
-      // Refused: there is nothing to give back. It ends by itself otherwise.
+      // Refused: there is nothing to give back.
       return !hasNoAnswer(error);
     }
   }
@@ -340,10 +404,22 @@ function authorization(token: string | null | undefined): Readonly<Record<string
 /** True if the service can have said that: what something between says is no denial. */
 function isAnswer(path: string, body: Json, answer: unknown): answer is Json {
   if (!isObject(answer)) return false;
-  if (path === "limit") return typeof answer["success"] === "boolean";
-  if (path === "checks") return list(answer["results"]).length === list(body["checks"]).length;
-  const isDecided = ["check", "peek", "acquire", "reserve"].includes(path);
-  return !isDecided || answer["decision"] === "allow" || answer["decision"] === "deny";
+  if (path === "checks" || path === "limits") return list(answer["results"]).length === list(body[path]).length;
+  return !["limit", "check", "peek", "acquire", "reserve"].includes(path) || isDecision(path, answer);
+}
+
+function isDecision(path: string, answer: Json): boolean {
+  return path === "limit" ? typeof answer["success"] === "boolean" : answer["decision"] === "allow" || answer["decision"] === "deny";
+}
+
+/** The answer; undefined if no service gives one. Callers can provoke a page with what is in a question: it is thrown. */
+async function unlessAway(call: Promise<Json>): Promise<Json | undefined> {
+  try {
+    return await call;
+  } catch (error) {
+    if (isAway(error)) return undefined;
+    throw error;
+  }
 }
 
 function isAway(error: unknown): boolean {
@@ -373,7 +449,7 @@ function hasNoRoomForKeys(error: unknown): boolean {
 function wasNotDone(error: ServiceError): boolean {
   if (!hasWord(error)) return (error.status ?? 0) >= 300;
   // A proxy's 503 may come after the charge: only the service's own words count.
-  if (hasNoRules(error)) return true;
+  if (error.cause === NOT_SENT || hasNoRules(error)) return true;
   if (error.status !== undefined) return error.status === 503 && NOT_DONE.has((error.cause as ServiceError).code);
   return isOfConnecting(error.cause);
 }

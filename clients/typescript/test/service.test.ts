@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { once } from "node:events";
+import { test, type TestContext } from "node:test";
+import { Worker } from "node:worker_threads";
 import { allowAll, denyAll, localLimits, Ratekeeper, ServiceError, type Fallback, type Fetch, type Permit, type Question } from "../src/index.ts";
 import { rateLimit, rateLimitHeaders } from "../src/express.ts";
 
@@ -103,7 +105,9 @@ test("an empty key is none", async () => {
   assert.deepEqual((await service.reserve(QUESTION, 5, { idempotencyKey: "" })).decision, allowAll(QUESTION));
   await assert.rejects(service.refund(QUESTION, ""), { code: "AWAY" });
   assert.deepEqual(asked, ["one.test/v1/check", "one.test/v1/reserve", "one.test/v1/refund"]);
-  assert.ok(bodies.every((body) => !("idempotency_key" in (body as object))));
+  // A reserve has one of the client's own.
+  assert.deepEqual(bodies.map((body) => Boolean((body as { idempotency_key?: string }).idempotency_key)), [false, true, false]);
+  assert.ok(bodies.every((body) => (body as { idempotency_key?: string }).idempotency_key !== ""));
 });
 
 test("a service that refuses connections is passed over, and asked last for a second", async () => {
@@ -200,6 +204,37 @@ test("a refusal that is none of the service's goes on to the next one", async ()
     // After three it is asked last, as any service that misses calls.
     assert.deepEqual(asked, ["one", "two", "one", "two", "one", "two", "two"].map((host) => `${host}.test/v1/check`));
   }
+});
+
+/** A service in a thread of its own. It tells in `shared` that it was asked, waits until it may answer, and tells that it has. */
+const SERVICE = `
+const { createServer } = require("node:http");
+const { parentPort, workerData: shared } = require("node:worker_threads");
+const server = createServer((request, response) => {
+  request.resume().on("end", () => {
+    Atomics.store(shared, 0, 1);
+    Atomics.wait(shared, 1, 0);
+    response.on("finish", () => { Atomics.store(shared, 2, 1); Atomics.notify(shared, 2); });
+    response.end(${JSON.stringify(JSON.stringify(ALLOW))});
+  });
+});
+server.listen(0, "127.0.0.1", () => parentPort.postMessage(server.address().port));
+`;
+
+/** By other work of the application: Node runs timers before it reads. */
+test("an answer that came while the loop was held up is read", async (t) => {
+  const shared = new Int32Array(new SharedArrayBuffer(12));
+  const worker = new Worker(SERVICE, { eval: true, workerData: shared });
+  t.after(() => worker.terminate());
+  const [port] = (await once(worker, "message")) as [number];
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const check = new Ratekeeper({ endpoints: `http://127.0.0.1:${port}` }).check(QUESTION);
+  while (Atomics.load(shared, 0) === 0) await new Promise((resolve) => setImmediate(resolve));
+  Atomics.store(shared, 1, 1);
+  Atomics.notify(shared, 1);
+  Atomics.wait(shared, 2, 0);
+  t.mock.timers.tick(100);
+  assert.equal((await check).degraded, false);
 });
 
 test("a call may have all the time it takes", async () => {
@@ -412,6 +447,33 @@ test("a permit that was granted in an answer that came late is given back", asyn
   assert.deepEqual(await released.promise, { permit: "late" });
 });
 
+test("a reservation whose answer did not come is cancelled: nobody could settle it", async () => {
+  const cancelled = Promise.withResolvers<unknown>();
+  const reserves: unknown[] = [];
+  const fetch: Fetch = async (input, init) => {
+    const body = JSON.parse(String(init?.body)) as object;
+    if (String(input).endsWith("/cancel")) {
+      cancelled.resolve(body);
+      return json({ given_back: 500 });
+    }
+    reserves.push(body);
+    if (reserves.length === 1) throw new TypeError("connection lost");
+    return json({ ...ALLOW, reservation: "late" });
+  };
+  const service = new Ratekeeper({ endpoints: "http://one.test", fetch, timeoutMs: Infinity });
+  const reserved = await service.reserve(QUESTION, 500, { ttlMs: 9000 });
+  assert.deepEqual(reserved, { decision: allowAll(QUESTION), reservation: undefined });
+  assert.deepEqual(await cancelled.promise, { reservation: "late" });
+  assert.deepEqual(reserves, [reserves[0], reserves[0]]);
+});
+
+test("a reserve with a key is never left to the fallback: the same key tells the reservation that was made all the same", async () => {
+  const { fetch, asked, bodies } = services({ "one.test": () => { throw new TypeError("fetch failed"); } });
+  const service = new Ratekeeper({ endpoints: "http://one.test", fetch });
+  await assert.rejects(service.reserve(QUESTION, 5, { idempotencyKey: "order-7" }), { code: "AWAY" });
+  assert.deepEqual([asked, (bodies[0] as { idempotency_key: string }).idempotency_key], [["one.test/v1/reserve"], "order-7"]);
+});
+
 test("a release without an answer is repeated", async () => {
   const ways: ((service: Ratekeeper, permit: Permit) => Promise<unknown>)[] = [
     (_, permit) => permit.release().catch((error: unknown) => assert.equal((error as ServiceError).code, "AWAY")),
@@ -490,6 +552,154 @@ test("permits of many answers that did not come are looked for one after another
     t.mock.timers.tick(10);
   }
   assert.deepEqual(released, wanted);
+});
+
+/** A service, each of whose calls costs the client `cost` and takes some turns of its loop. */
+function costly(answer: (path: string, body: Body) => Response, cost = () => {}): { fetch: Fetch; asked: string[]; bodies: Body[]; most: () => number } {
+  const [asked, bodies]: [string[], Body[]] = [[], []];
+  let [underWay, most] = [0, 0];
+  const fetch: Fetch = async (input, init) => {
+    const [{ pathname }, body] = [new URL(String(input)), JSON.parse(String(init?.body)) as Body];
+    asked.push(pathname);
+    bodies.push(body);
+    most = Math.max(most, ++underWay);
+    cost();
+    for (let turns = 0; turns < 3; turns++) await new Promise((resolve) => setImmediate(resolve));
+    underWay -= 1;
+    init?.signal?.throwIfAborted();
+    return answer(pathname, body);
+  };
+  return { fetch, asked, bodies, most: () => most };
+}
+
+interface Body {
+  readonly identifier?: string;
+  readonly standing?: boolean;
+  readonly descriptors?: readonly { entries: readonly { value: string }[] }[];
+  readonly checks?: readonly Body[];
+  readonly limits?: readonly Body[];
+}
+
+const numbers = (count: number): number[] => Array.from({ length: count }, (_, number) => number);
+const numbered = (number: number): Question => ({ domain: "shop", descriptors: [{ entries: { number: `${number}` } }] });
+
+/** Denies everything, and tells which it was. */
+function counted(_: string, body: Body): Response {
+  const one = ({ identifier, descriptors }: Body): object =>
+    identifier ? { success: false, limit: 3, remaining: Number(identifier), reset: 1 } : { decision: "deny", remaining: Number(descriptors?.[0]?.entries[0]?.value) };
+  const many = body.checks ?? body.limits;
+  return json(many ? { results: many.map(one) } : one(body));
+}
+
+test("checks that wait for a place go together, and the service decides each of them", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const kinds: [string, (service: Ratekeeper, number: number) => Promise<{ remaining: number | undefined; degraded: boolean }>][] = [
+    ["check", (service, number) => service.check(numbered(number))],
+    ["limit", (service, number) => service.limit(`${number}`, { limit: 3, durationMs: 60_000 })],
+  ];
+  for (const [path, call] of kinds) {
+    // All of them take longer than a call may.
+    const { fetch, asked, bodies } = costly(counted, () => t.mock.timers.tick(300));
+    const service = new Ratekeeper({ endpoints: "http://one.test", fetch, timeoutMs: 60_000 });
+    const answers = await Promise.all(numbers(300).map((number) => call(service, number)));
+    assert.deepEqual(answers.map(({ remaining, degraded }) => [remaining, degraded]), numbers(300).map((number) => [number, false]));
+    assert.deepEqual(asked, [...Array<string>(8).fill(`/v1/${path}`), ...Array<string>(3).fill(`/v1/${path}s`)]);
+    assert.deepEqual(bodies.slice(8).map(({ checks, limits }) => (checks ?? limits)?.length), [100, 100, 92]);
+    assert.ok(bodies.every(({ checks }) => checks?.every(({ standing }) => standing) ?? true));
+  }
+});
+
+test("checks that go together are no more than fit into a request", async () => {
+  const { fetch, bodies } = costly((_, { checks }) => json({ ...ALLOW, results: checks?.map(() => ALLOW) }));
+  const service = new Ratekeeper({ endpoints: "http://one.test", fetch, timeoutMs: 60_000, concurrency: 1 });
+  const large: Question = { domain: "shop", descriptors: [{ entries: { path: "/".repeat(140_000) } }] };
+  const answers = await Promise.all(numbers(6).map(() => service.check(large)));
+  assert.deepEqual(answers.map(({ degraded }) => degraded), Array(6).fill(false));
+  assert.deepEqual(bodies.map(({ checks }) => checks?.length ?? 1), [1, 2, 2, 1]);
+});
+
+test("other calls wait for their place", async () => {
+  const { fetch, most } = costly(() => json(ALLOW));
+  const service = new Ratekeeper({ endpoints: "http://one.test", fetch, timeoutMs: 60_000, concurrency: 4 });
+  const answers = await Promise.all(numbers(40).map(() => service.acquire(QUESTION)));
+  assert.deepEqual([answers.map(({ decision }) => decision.degraded), most()], [Array(40).fill(false), 4]);
+});
+
+/** Its caller chooses what is in it. */
+test("what one of them is refused for is no harm to the others", async () => {
+  const refusals = [() => json({ code: "INVALID_ARGUMENT" }, 400), () => json({ code: "TOO_LARGE" }, 413)];
+  const pages = [200, 403].map((status) => () => new Response("<h1>Blocked</h1>", { status }));
+  for (const refusal of [...refusals, ...pages]) {
+    const { fetch } = costly((path, body) => (JSON.stringify(body).includes('"7"') ? refusal() : counted(path, body)));
+    const service = new Ratekeeper({ endpoints: "http://one.test", fetch, timeoutMs: 60_000, concurrency: 2 });
+    const answers = await Promise.all(numbers(20).map((number) => service.check(numbered(number)).then(({ remaining }) => remaining, (error: unknown) => error)));
+    assert.ok(answers[7] instanceof ServiceError);
+    assert.deepEqual(answers.filter((_, number) => number !== 7), numbers(20).filter((number) => number !== 7));
+  }
+});
+
+test("without an answer to all of them the fallback decides each, and none is repeated", async () => {
+  const { fetch, asked } = costly((path) => {
+    if (path === "/v1/checks") throw new TypeError("connection lost");
+    return json(ALLOW);
+  });
+  const fallback = localLimits([{ domain: "shop", keys: ["tenant"], limit: 1, windowMs: 60_000 }]);
+  const service = new Ratekeeper({ endpoints: "http://one.test", fetch, timeoutMs: 60_000, concurrency: 1, fallback });
+  const answers = await Promise.all(numbers(5).map(() => service.check(QUESTION)));
+  assert.deepEqual(answers.map(({ degraded, allowed }) => [degraded, allowed]), [[false, true], [true, true], [true, false], [true, false], [true, false]]);
+  assert.deepEqual(asked, ["/v1/check", "/v1/checks"]);
+});
+
+test("of those that go together, one whose rules were refused is left to the fallback", async () => {
+  const undecided = { decision: "allow", degraded: true, unreadable: "the rules were refused" };
+  const { fetch } = costly(() => json({ ...ALLOW, results: [undecided, ALLOW] }));
+  const service = new Ratekeeper({ endpoints: "http://one.test", fetch, timeoutMs: 60_000, concurrency: 1, fallback: denyAll });
+  assert.deepEqual((await Promise.all(numbers(3).map(() => service.check(QUESTION)))).map(({ allowed }) => allowed), [true, false, true]);
+});
+
+/** Lets time pass, and what waits for it run. */
+async function passes(t: TestContext, ms: number): Promise<void> {
+  for (let passed = 0; passed <= ms; passed += 10) {
+    t.mock.timers.tick(passed > 0 ? 10 : 0);
+    for (let turns = 0; turns < 5; turns++) await new Promise((resolve) => setImmediate(resolve));
+  }
+}
+
+test("what was never sent is no miss of the service", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const { fetch, asked } = services({ "one.test": () => new Promise((resolve) => setTimeout(() => resolve(json(ALLOW)), 90)), "two.test": () => json(ALLOW) });
+  const service = new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch, concurrency: 1 });
+  const acquires = numbers(20).map(() => service.acquire(QUESTION));
+  const others = [service.check(QUESTION), service.limit("ada", { limit: 5, durationMs: 60_000 })];
+  await passes(t, 1200);
+  const degraded = [...(await Promise.all(acquires)).map(({ decision }) => decision.degraded), ...(await Promise.all(others)).map((one) => one.degraded)];
+  // Of 90 ms each, eleven or twelve begin within a second.
+  const sent = asked.length;
+  assert.ok(sent >= 11 && sent <= 12, `${sent}`);
+  assert.deepEqual(degraded, numbers(22).map((number) => number >= sent));
+  const check = service.check(QUESTION);
+  await passes(t, 200);
+  assert.equal((await check).degraded, false);
+  assert.deepEqual(asked, [...Array<string>(sent).fill("one.test/v1/acquire"), "one.test/v1/check"]);
+});
+
+test("nothing waits longer than a call while no service answers", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const { fetch } = services({ "one.test": silent });
+  const service = new Ratekeeper({ endpoints: "http://one.test", fetch, concurrency: 1 });
+  let ended = 0;
+  const acquire = (): void => void service.acquire(QUESTION).then(() => { ended += 1; });
+  for (let misses = 0; misses < 3; misses++) {
+    acquire();
+    await passes(t, 120);
+  }
+  for (let calls = 0; calls < 20; calls++) acquire();
+  await passes(t, 250);
+  assert.equal(ended, 23);
+});
+
+test("a client needs a place", () => {
+  for (const concurrency of [0, -1, NaN]) assert.throws(() => new Ratekeeper({ endpoints: "http://one.test", concurrency }), RangeError);
 });
 
 /** What a caller of the application gets, and whether it is called. */

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Callable, Optional, Sequence
 
 from ._answers import Decision, Question
+from ._fork import in_child
 
 # Decides a question in place of the service.
 Fallback = Callable[[Question], Decision]
@@ -49,9 +50,14 @@ class LocalLimits:
             raise ValueError("window: has to be longer than 0 s")
         self._limits = limits
         self._clock = clock
-        self._lock = threading.Lock()
         # When each bucket will be full.
         self._full: OrderedDict[object, float] = OrderedDict()
+        self._begin()
+        in_child(self._begin)
+
+    def _begin(self) -> None:
+        """A forked process goes on with the buckets as they were: another thread may have had the lock."""
+        self._lock = threading.Lock()
 
     def __call__(self, question: Question) -> Decision:
         with self._lock:

@@ -8,8 +8,10 @@ import random
 import threading
 import time
 from collections import deque
+from functools import partial
 from typing import Callable, Deque, Optional, Union
 
+from ._fork import in_child
 from ._info import RateLimitInfo
 from ._pacer import Lane, Pacer, Ticket
 
@@ -41,7 +43,7 @@ class _Waiter:
 class Gate:
     """What the threads and tasks of a process share, so that together they keep to a server's limits.
 
-    Give one to several clients of one server. Threads and event loops may share it.
+    Give one to several clients of one server. Threads and event loops may share it. In a forked process it begins anew.
     """
 
     def __init__(
@@ -49,8 +51,14 @@ class Gate:
     ) -> None:
         """``concurrency``: the most requests under way at once for one origin and credential. ``learn``: the longest
         time that the first of them goes alone, in seconds. ``random``: numbers from 0 to 1."""
+        self._new_pacer = partial(Pacer, concurrency, learn * 1000, random)
+        self._begin()
+        in_child(self._begin)
+
+    def _begin(self) -> None:
+        """Begins without requests: in a forked process, those of its parent are answered there."""
         self._lock = threading.Lock()
-        self._pacer = Pacer(concurrency, learn * 1000, random)
+        self._pacer = self._new_pacer()
         self._queues: dict[str, dict[str, Deque[_Waiter]]] = {}
 
     def enter(self, lane: Lane, deadline: float = math.inf) -> Ticket:

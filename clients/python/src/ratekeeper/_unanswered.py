@@ -1,4 +1,4 @@
-"""Acquires whose answers did not come: the service may have granted each of them a permit."""
+"""Calls whose answers did not come: the service may have granted a permit or a reservation, which nobody holds then."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Deque, Optional
 
 from ._answers import Json
 
-# The most that are remembered, and for how many seconds: permits of others end by themselves.
+# The most that are remembered, and for how many seconds: permits of others end by themselves, and reservations stay charged.
 _REMEMBERED_MAX = 1000
 _REMEMBERED_FOR = 10.0
 # The waits in seconds before the first is asked for, and after one, two and more questions in a row without an answer.
@@ -18,8 +18,16 @@ _PAUSES = (0.1, 1.0, 5.0)
 
 
 @dataclass(frozen=True)
-class _Acquire:
+class Lost:
+    """A call that can be repeated: ``acquire`` or ``reserve`` with a key, or ``release``."""
+
+    path: str
     body: Json
+
+
+@dataclass(frozen=True)
+class _Remembered:
+    lost: Lost
     at: float
 
 
@@ -28,30 +36,30 @@ class Unanswered:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._acquires: Deque[_Acquire] = deque(maxlen=_REMEMBERED_MAX)
+        self._calls: Deque[_Remembered] = deque(maxlen=_REMEMBERED_MAX)
         self._is_looked_for = False
         self._misses = 0
 
-    def add(self, body: Json) -> bool:
+    def add(self, lost: Lost) -> bool:
         """Returns true if somebody has to begin to ask: nobody does."""
         with self._lock:
-            self._acquires.append(_Acquire(body, time.monotonic()))
+            self._calls.append(_Remembered(lost, time.monotonic()))
             was_looked_for, self._is_looked_for = self._is_looked_for, True
             return not was_looked_for
 
-    def first(self) -> Optional[tuple[float, Json]]:
+    def first(self) -> Optional[tuple[float, Lost]]:
         """The seconds to wait, and what to ask for then. None if there is nothing left, and the asking ends."""
         with self._lock:
             now = time.monotonic()
-            while self._acquires and self._acquires[0].at + _REMEMBERED_FOR <= now:
-                self._acquires.popleft()
-            if not self._acquires:
+            while self._calls and self._calls[0].at + _REMEMBERED_FOR <= now:
+                self._calls.popleft()
+            if not self._calls:
                 self._is_looked_for = False
                 self._misses = 0
                 return None
-            first = self._acquires[0]
+            first = self._calls[0]
             pause = _PAUSES[min(self._misses, len(_PAUSES) - 1)]
-            return max(0.0, pause if self._misses else first.at + pause - now), first.body
+            return max(0.0, pause if self._misses else first.at + pause - now), first.lost
 
     def stopped(self) -> None:
         """The asking ended before all was asked for."""
@@ -63,10 +71,10 @@ class Unanswered:
         with self._lock:
             self._misses += 1
 
-    def done(self, body: Json) -> None:
+    def done(self, lost: Lost) -> None:
         """It is known what became of it."""
         with self._lock:
             self._misses = 0
             # New ones may have taken its place meanwhile.
-            if self._acquires and self._acquires[0].body is body:
-                self._acquires.popleft()
+            if self._calls and self._calls[0].lost is lost:
+                self._calls.popleft()

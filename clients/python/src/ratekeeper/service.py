@@ -8,14 +8,13 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import os
 import threading
 import time
 import uuid
-import weakref
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from typing import AsyncGenerator, Generator, Generic, Optional, Sequence, TypeVar, Union, cast
+from functools import partial
+from typing import Any, AsyncGenerator, Callable, Coroutine, Generator, Generic, Optional, Sequence, TypeVar, Union, cast
 
 import httpx
 
@@ -33,9 +32,11 @@ from ._answers import (
     text,
 )
 from ._fallback import Fallback, LocalLimit, LocalLimits, allow_all, deny_all
+from ._fork import in_child
 from ._keeper import Keeper
+from ._places import Places, Together
 from ._timeouts import extensions
-from ._unanswered import Unanswered
+from ._unanswered import Lost, Unanswered
 
 __all__ = [
     "Acquired",
@@ -118,26 +119,84 @@ class _Post:
 _T = TypeVar("_T")
 # The longest that closing a client waits for the releases of permits, in seconds.
 _RELEASED_IN = 1.0
-# What a call does, apart from waiting: it yields a post and is sent the answer, or seconds that are to pass.
-_Steps = Generator[Union[_Post, float], Json, _T]
+# The turns in which a loop that was held up reads what has come meanwhile, once the time is up, and seconds for them.
+_TURNS = 10
+_READ_ON = 0.05
+# The seconds for which a call waits for its place, if that is longer than its own time.
+_PATIENCE = 1.0
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A place among the calls under way, for which a call waits."""
+
+    patience: float
+
+
+@dataclass(frozen=True)
+class _Join:
+    """A check that may go together with others, instead of waiting for a place of its own."""
+
+    path: str
+    body: Json
+    patience: float
+
+
+# What a call does, apart from waiting: it yields a place; a post, and is sent the answer; or seconds that are to pass.
+_Steps = Generator[Union[_Place, _Join, _Post, float], Json, _T]
 
 
 class _Calls:
     """What both clients do without waiting."""
 
-    def __init__(self, endpoints: Union[str, Sequence[str]], timeout: float, fallback: Fallback) -> None:
+    def __init__(
+        self, endpoints: Union[str, Sequence[str]], timeout: float, fallback: Fallback, concurrency: int
+    ) -> None:
         urls = [endpoints] if isinstance(endpoints, str) else endpoints
         if not urls:
             raise ValueError("endpoints: there is no service to ask")
+        if concurrency < 1:
+            raise ValueError("concurrency: has to be at least 1")
         self._endpoints = [_Endpoint(_checked(url).rstrip("/")) for url in urls]
         self._timeout = timeout
         self._fallback = fallback
         self._unanswered = Unanswered()
 
-    def _call(self, path: str, body: Json, is_harmless: bool, deadline: Optional[float] = None) -> _Steps[Json]:
+    def _call(self, path: str, body: Json, is_harmless: bool) -> _Steps[Json]:
+        return (yield from self._placed(lambda deadline: self._call_in_turn(path, body, is_harmless, deadline)))
+
+    def _placed(self, call: Callable[[float], _Steps[_T]]) -> _Steps[_T]:
+        """Waits for a place among the calls under way, and calls within the time that a call may take from then on."""
+        yield _Place(self._patience())
+        try:
+            return (yield from call(time.monotonic() + self._timeout))
+        finally:
+            self._leave()
+
+    def _patience(self) -> float:
+        """The seconds for which a call waits for its place: no longer than for a service while none answers."""
+        is_away = all(endpoint.misses >= _MISSES_MAX for endpoint in self._endpoints)
+        return self._timeout if is_away else max(self._timeout, _PATIENCE)
+
+    def _leave(self) -> None:
+        """Gives the place of a call back."""
+        raise NotImplementedError
+
+    def _is_busy(self) -> bool:
+        """True if a call would wait for a place, and others that do can go with it."""
+        return False
+
+    def _check_or_join(self, path: str, body: Json) -> _Steps[Json]:
+        """A check of its own, or as one of many if there is no place."""
+        if self._is_busy():
+            answer = yield _Join(path, body, self._patience())
+            if answer:
+                return answer
+        return (yield from self._call(path, body, False))
+
+    def _call_in_turn(self, path: str, body: Json, is_harmless: bool, deadline: float) -> _Steps[Json]:
         """Calls one service after another until one answers."""
         now = time.monotonic()
-        deadline = now + self._timeout if deadline is None else deadline
         in_turn = sorted(self._endpoints, key=lambda endpoint: endpoint.down_until > now)
         page: Optional[_Away] = None
         for endpoint in in_turn:
@@ -154,7 +213,7 @@ class _Calls:
         body = {"identifier": identifier, "rule": rule, "domain": domain, **more}
         try:
             given = {name: part for name, part in body.items() if part is not None}
-            return LimitResult.read((yield from self._call("limit", given, False)))
+            return LimitResult.read((yield from self._check_or_join("limit", given)))
         except _Away as away:
             question = Question.of(rule or domain or "default", more.get("cost"), identifier=identifier)
             return LimitResult.decided(self._instead(away, question))
@@ -167,15 +226,14 @@ class _Calls:
 
     def _check(self, question: Question, key: Optional[str]) -> _Steps[Decision]:
         body: Json = {**question.json(), "standing": True}
-        key = key or None
-        try:
-            body = {**body, "idempotency_key": key} if key else body
-            return Decision.read((yield from self._call("check", body, key is not None)))
-        except _Away as away:
-            if key is None:
-                return self._instead(away, question)
+        if key:
             # The fallback counts nothing that a repetition would find: the caller asks again with the same key.
-            raise
+            return Decision.read((yield from self._call("check", {**body, "idempotency_key": key}, True)))
+        try:
+            answer = yield from self._check_or_join("check", body)
+        except _Away as away:
+            return self._instead(away, question)
+        return self._fallback(question) if _is_undecided(answer) else Decision.read(answer)
 
     def _check_batch(self, questions: Sequence[Question]) -> _Steps[list[Decision]]:
         if not questions:
@@ -194,16 +252,33 @@ class _Calls:
     def _peek(self, question: Question) -> _Steps[Decision]:
         return Decision.read((yield from self._call("peek", question.json(), True)))
 
-    def _acquire(self, body: Json) -> _Steps[Json]:
-        deadline = time.monotonic() + self._timeout
+    def _once(self, path: str, body: Json) -> _Steps[Json]:
+        """Calls with a key of its own: what is granted in an answer that does not come is found by it, and given back."""
+        lost = Lost(path, {**body, "idempotency_key": str(uuid.uuid4())})
+
+        def call(deadline: float) -> _Steps[Json]:
+            try:
+                return (yield from self._call_with_key(lost, deadline))
+            except (_Away, asyncio.CancelledError) as error:
+                if not (isinstance(error, _Away) and error.was_not_done):
+                    self._look_for(lost)
+                raise
+
+        return (yield from self._placed(call))
+
+    def _call_with_key(self, call: Lost, deadline: float) -> _Steps[Json]:
         try:
-            return (yield from self._call("acquire", body, False, deadline))
+            return (yield from self._call_in_turn(call.path, call.body, False, deadline))
         except _Away as away:
             if away.reason != "RESOURCE_EXHAUSTED":
                 raise
-            # A permit matters more than a key.
-            keyless = {name: part for name, part in body.items() if name != "idempotency_key"}
-            return (yield from self._call("acquire", keyless, False, deadline))
+            # What it grants matters more than a key.
+            keyless = {name: part for name, part in call.body.items() if name != "idempotency_key"}
+            return (yield from self._call_in_turn(call.path, keyless, False, deadline))
+
+    def _look_for(self, lost: Lost) -> None:
+        """Begins to find out what a call without an answer was granted, and to give it back."""
+        raise NotImplementedError
 
     def _release(self, permit: str) -> _Steps[bool]:
         return (yield from self._call("release", {"permit": permit}, True)).get("was_held") is True
@@ -212,13 +287,16 @@ class _Calls:
         return _expiry((yield from self._call("renew", {"permit": permit}, True)))
 
     def _reserve(self, question: Question, hits: int, ttl_ms: Optional[int], key: Optional[str]) -> _Steps[Reserved]:
-        key = key or None
-        more = {"hits": hits, "ttl_ms": ttl_ms, "idempotency_key": key}
+        more = {"hits": hits, "ttl_ms": ttl_ms}
         body = {**question.json(), **{name: part for name, part in more.items() if part is not None}}
-        try:
-            answer = yield from self._call("reserve", body, key is not None)
-        except _Away as away:
-            return Reserved(self._instead(away, question.costing(hits)), None)
+        if key:
+            # The caller asks again with the same key: the fallback knows no reservation that was made all the same.
+            answer = yield from self._call("reserve", {**body, "idempotency_key": key}, True)
+        else:
+            try:
+                answer = yield from self._once("reserve", body)
+            except _Away as away:
+                return Reserved(self._instead(away, question.costing(hits)), None)
         return Reserved(Decision.read(answer), text(answer.get("reservation")))
 
     def _settle(self, path: str, body: Json) -> _Steps[int]:
@@ -229,30 +307,31 @@ class _Calls:
         yield from self._call("refund", {**body, "idempotency_key": key} if key else body, bool(key))
 
     def _give_back(self) -> _Steps[None]:
-        """Finds out whether permits were granted in answers that did not come, and releases them, and those whose
-        release had no answer."""
+        """Finds out what was granted in answers that did not come, and gives it back, and repeats releases without one."""
         try:
             while (first := self._unanswered.first()) is not None:
-                pause, body = first
+                pause, lost = first
                 yield pause
-                yield from self._give_back_one(body)
+                yield from self._give_back_one(lost)
         except BaseException:
             # Cancelled, or stopped with the client.
             self._unanswered.stopped()
             raise
 
-    def _give_back_one(self, body: Json) -> _Steps[None]:
+    def _give_back_one(self, lost: Lost) -> _Steps[None]:
         try:
-            permit = body.get("permit") or text((yield from self._call("acquire", body, True)).get("permit"))
-            if permit:
+            answer = yield from self._call(lost.path, lost.body, True)
+            if lost.path == "acquire" and (permit := text(answer.get("permit"))):
                 yield from self._release(permit)
+            if lost.path == "reserve" and (reservation := text(answer.get("reservation"))):
+                yield from self._settle("cancel", {"reservation": reservation})
         except _Away:
             self._unanswered.missed()
             return
         except ServiceError:
-            # Refused: there is nothing to give back. It ends by itself otherwise.
+            # Refused: there is nothing to give back.
             pass
-        self._unanswered.done(body)
+        self._unanswered.done(lost)
 
     def _keep(self, permit: _Held, expires_after: float) -> _Steps[None]:
         """Renews a permit every third of its time. Without an answer it tries again sooner, so that several may be lost."""
@@ -315,6 +394,16 @@ class _Away(ServiceError):
         return is_harmless or self.was_not_done
 
 
+class _Unsent(_Away):
+    """No service was asked, or none answers to all that went together."""
+
+    def __init__(self) -> None:
+        ServiceError.__init__(self, "AWAY", "not sent: too many calls of this client are under way")
+        self.reason = ""
+        self.is_page = False
+        self.was_not_done = True
+
+
 def _page(endpoint: _Endpoint, status: int) -> _Away:
     """An answer that the service cannot have given."""
     page = _Away(endpoint, f"something between answered {status}", status >= 300, status)
@@ -331,13 +420,15 @@ def _is_undecided(answer: Json) -> bool:
 def _is_answer(post: _Post, body: object) -> bool:
     """True if the service can have said that: what something between says is no denial."""
     answer = mapping(body)
-    if post.path == "limit":
-        return isinstance(answer.get("success"), bool)
-    if post.path == "checks":
-        return len(sequence(answer.get("results"))) == len(post.body["checks"])
-    if post.path in ("check", "peek", "acquire", "reserve"):
-        return answer.get("decision") in ("allow", "deny")
+    if post.path in ("checks", "limits"):
+        return len(sequence(answer.get("results"))) == len(post.body[post.path])
+    if post.path in ("limit", "check", "peek", "acquire", "reserve"):
+        return _is_decision(post.path, answer)
     return isinstance(body, dict)
+
+
+def _is_decision(path: str, answer: Json) -> bool:
+    return isinstance(answer.get("success"), bool) if path == "limit" else answer.get("decision") in ("allow", "deny")
 
 
 def _read(post: _Post, status: int, answer: bytes) -> Json:
@@ -386,10 +477,6 @@ def _expiry(answer: Json) -> float:
     return (count(answer.get("expires_after_ms")) or 0) / 1000
 
 
-def _keyed(question: Question) -> Json:
-    return {**question.json(), "idempotency_key": str(uuid.uuid4())}
-
-
 def _headers(token: Optional[str]) -> dict[str, str]:
     """The token without the white space around it that files have."""
     token = (token or "").strip()
@@ -414,21 +501,26 @@ class Ratekeeper(_Calls):
         token: Optional[str] = None,
         timeout: float = 0.1,
         fallback: Fallback = allow_all,
+        concurrency: int = 32,
         transport: Optional[httpx.BaseTransport] = None,
     ) -> None:
         """``endpoints``: URLs of the services; each is asked while those before it do not answer. ``token``: the bearer
         token that identifies this caller. ``timeout``: the seconds that a call may take, failover included.
-        ``fallback``: decides checks, acquires and reserves while no service answers."""
-        super().__init__(endpoints, timeout, fallback)
+        ``fallback``: decides checks, acquires and reserves while no service answers. ``concurrency``: the most calls under
+        way at once, at least 1; further ones wait for up to a second, or for ``timeout`` if that is longer."""
+        super().__init__(endpoints, timeout, fallback, concurrency)
         self._transport = transport
+        self._concurrency = concurrency
+        self._places = threading.Semaphore(concurrency)
         self._client = httpx.Client(transport=transport, headers=_headers(token))
         self._closed = threading.Event()
         self._keeper = Keeper(self._advance)
-        _clients.add(self)
+        in_child(self._begin)
 
     def _begin(self) -> None:
-        """In a forked process: threads, locks and connections are those of its parent."""
+        """In a forked process: threads, locks, calls and connections are those of its parent."""
         self._keeper.begin()
+        self._places = threading.Semaphore(self._concurrency)
         self._unanswered = Unanswered()
         if self._transport is None:
             self._client = httpx.Client(headers=self._client.headers)
@@ -466,13 +558,9 @@ class Ratekeeper(_Calls):
 
     def acquire(self, question: Question) -> Acquired[Permit]:
         """Decides a request, concurrency limits included. The permit renews itself until it is released."""
-        body = _keyed(question)
         try:
-            answer = self._run(self._acquire(body))
+            answer = self._run(self._once("acquire", question.json()))
         except _Away as away:
-            # The service may have granted it all the same.
-            if not away.was_not_done:
-                self._look_for(body)
             return Acquired(self._instead(away, question), None)
         token = text(answer.get("permit"))
         permit = Permit(self, token, _expiry(answer)) if token else None
@@ -497,7 +585,7 @@ class Ratekeeper(_Calls):
         try:
             return self._run(self._release(permit))
         except _Away:
-            self._look_for({"permit": permit})
+            self._look_for(Lost("release", {"permit": permit}))
             raise
 
     def renew(self, permit: str) -> float:
@@ -507,7 +595,10 @@ class Ratekeeper(_Calls):
     def reserve(
         self, question: Question, hits: int, *, ttl_ms: Optional[int] = None, idempotency_key: Optional[str] = None
     ) -> Reserved:
-        """Charges the most that the work can cost; ``commit`` or ``cancel`` settles it within ``ttl_ms``."""
+        """Charges the most that the work can cost; ``commit`` or ``cancel`` settles it within ``ttl_ms``.
+
+        With a key the fallback does not decide: if no service answers, repeat the call with the same key.
+        """
         return self._run(self._reserve(question, hits, ttl_ms, idempotency_key))
 
     def commit(self, reservation: str, hits: int) -> int:
@@ -546,17 +637,27 @@ class Ratekeeper(_Calls):
     def _advance(self, steps: _Steps[_T]) -> float:
         """Runs a call until it is to wait for so many seconds."""
         step = next(steps)
-        while isinstance(step, _Post):
+        while isinstance(step, (_Place, _Join, _Post)):
             try:
-                answer = self._post(step)
-            except ServiceError as error:
+                answer = self._do(step)
+            except BaseException as error:
                 step = steps.throw(error)
             else:
                 step = steps.send(answer)
         return step
 
-    def _look_for(self, body: Json) -> None:
-        if self._unanswered.add(body):
+    def _do(self, step: Union[_Place, _Join, _Post]) -> Json:
+        if isinstance(step, _Post):
+            return self._post(step)
+        if not self._places.acquire(timeout=min(step.patience, threading.TIMEOUT_MAX)):
+            raise _Unsent()
+        return {}
+
+    def _leave(self) -> None:
+        self._places.release()
+
+    def _look_for(self, lost: Lost) -> None:
+        if self._unanswered.add(lost):
             try:
                 threading.Thread(target=self._run, args=(self._give_back(), self._closed), daemon=True).start()
             except RuntimeError:
@@ -577,19 +678,6 @@ class Ratekeeper(_Calls):
         except httpx.RequestError as error:
             raise post.away(error) from error
         return _read(post, response.status_code, bytes(answer))
-
-
-# Those that a forked process inherits.
-_clients: weakref.WeakSet[Ratekeeper] = weakref.WeakSet()
-
-
-def _begin_all() -> None:
-    for client in _clients:
-        client._begin()  # pyright: ignore[reportPrivateUsage]
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_all)
 
 
 class Permit(_Held):
@@ -623,13 +711,30 @@ class AsyncRatekeeper(_Calls):
         token: Optional[str] = None,
         timeout: float = 0.1,
         fallback: Fallback = allow_all,
+        concurrency: int = 8,
         transport: Optional[httpx.AsyncBaseTransport] = None,
     ) -> None:
-        super().__init__(endpoints, timeout, fallback)
+        super().__init__(endpoints, timeout, fallback, concurrency)
+        self._transport = transport
+        self._concurrency = concurrency
         self._client = httpx.AsyncClient(transport=transport, headers=_headers(token))
+        self._begin()
+        in_child(self._begin_in_child)
+
+    def _begin(self) -> None:
+        """Begins without calls."""
+        self._places = Places(self._concurrency)
+        self._together = {path: Together(self._places, partial(self._ask, path), self._start_task) for path in ("check", "limit")}
         # Held, so that they are not collected before they end.
         self._tasks: set[asyncio.Task[None]] = set()
         self._releases: set[asyncio.Task[bool]] = set()
+
+    def _begin_in_child(self) -> None:
+        """The loop and its tasks are those of the parent, which holds the places of calls under way."""
+        self._begin()
+        self._unanswered = Unanswered()
+        if self._transport is None:
+            self._client = httpx.AsyncClient(headers=self._client.headers)
 
     async def limit(
         self,
@@ -657,15 +762,9 @@ class AsyncRatekeeper(_Calls):
         return await self._run(self._peek(question))
 
     async def acquire(self, question: Question) -> Acquired[AsyncPermit]:
-        body = _keyed(question)
         try:
-            answer = await self._run(self._acquire(body))
-        except asyncio.CancelledError:
-            self._look_for(body)
-            raise
+            answer = await self._run(self._once("acquire", question.json()))
         except _Away as away:
-            if not away.was_not_done:
-                self._look_for(body)
             return Acquired(self._instead(away, question), None)
         token = text(answer.get("permit"))
         permit = AsyncPermit(self, token, _expiry(answer)) if token else None
@@ -694,7 +793,7 @@ class AsyncRatekeeper(_Calls):
         try:
             return await self._run(self._release(permit))
         except _Away:
-            self._look_for({"permit": permit})
+            self._look_for(Lost("release", {"permit": permit}))
             raise
 
     async def renew(self, permit: str) -> float:
@@ -731,25 +830,51 @@ class AsyncRatekeeper(_Calls):
         try:
             step = next(steps)
             while True:
-                if isinstance(step, _Post):
-                    try:
-                        answer = await self._post(step)
-                    except ServiceError as error:
-                        step = steps.throw(error)
-                        continue
-                    step = steps.send(answer)
+                try:
+                    answer = await self._do(step)
+                except BaseException as error:
+                    step = steps.throw(error)
                 else:
-                    await asyncio.sleep(step)
-                    step = next(steps)
+                    step = steps.send(answer)
         except StopIteration as done:
             return cast(_T, done.value)
 
-    def _look_for(self, body: Json) -> None:
-        if self._unanswered.add(body):
+    async def _do(self, step: Union[_Place, _Join, _Post, float]) -> Json:
+        if isinstance(step, _Post):
+            return await self._post(step)
+        if isinstance(step, _Place):
+            answer: Optional[Json] = {} if await self._places.enter(step.patience) else None
+        elif isinstance(step, _Join):
+            answer = await self._together[step.path].join(step.body, step.patience)
+        else:
+            answer = {}
+            await asyncio.sleep(step)
+        if answer is None:
+            raise _Unsent()
+        return answer
+
+    def _leave(self) -> None:
+        self._places.leave()
+
+    def _is_busy(self) -> bool:
+        return self._places.are_taken
+
+    async def _ask(self, path: str, bodies: Sequence[Json]) -> Sequence[Json]:
+        """Sends what goes together, in a place that it has."""
+        many, deadline = f"{path}s", time.monotonic() + self._timeout
+        answer = await self._run(self._call_in_turn(many, {many: bodies}, False, deadline))
+        results = [mapping(one) for one in sequence(answer.get("results"))]
+        return [one if _is_decision(path, one) else {} for one in results]
+
+    def _look_for(self, lost: Lost) -> None:
+        if self._unanswered.add(lost):
             self._start(self._give_back())
 
     def _start(self, steps: _Steps[None]) -> asyncio.Task[None]:
-        task = asyncio.ensure_future(self._run(steps))
+        return self._start_task(self._run(steps))
+
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -757,13 +882,23 @@ class AsyncRatekeeper(_Calls):
     async def _post(self, post: _Post) -> Json:
         if self._client.is_closed:
             raise _closed()
-        answer = self._client.post(post.url, json=post.body, extensions=extensions(post.left, {}))
+        bounded = extensions(lambda: post.left() + _READ_ON, {})
+        call = asyncio.ensure_future(self._client.post(post.url, json=post.body, extensions=bounded))
+        # Nobody hears of its error once it is given up.
+        call.add_done_callback(lambda call: call.cancelled() or call.exception())
         try:
-            response = await asyncio.wait_for(answer, post.left())
-        except asyncio.TimeoutError as error:
-            raise post.late() from error
+            await asyncio.wait([call], timeout=post.left())
+            for _ in range(_TURNS):
+                if not call.done():
+                    await asyncio.sleep(0)
+            if not call.done():
+                raise post.late()
+            response = call.result()
         except httpx.RequestError as error:
             raise post.away(error) from error
+        finally:
+            if call.cancel():
+                await asyncio.wait([call])
         return _read(post, response.status_code, response.content)
 
 

@@ -69,6 +69,7 @@ class Service(unittest.TestCase):
             self.reserve(client)
             self.permits(client)
             asyncio.run(self.asynchronously(urls["http"]))
+            asyncio.run(self.at_once(urls["http"]))
             self.the_example_of_fastapi_limits_its_callers(urls["http"])
 
     def check(self, client: Ratekeeper) -> None:
@@ -112,6 +113,22 @@ class Service(unittest.TestCase):
                 assert acquired.permit
                 self.assertFalse((await client.acquire(Question.of("shop", job="export"))).decision.allowed)
             self.assertIsNotNone((await client.acquire(Question.of("shop", job="export"))).permit)
+
+    async def at_once(self, url: str) -> None:
+        async with AsyncRatekeeper(url, timeout=10, concurrency=2) as client:
+            checks = [client.check(Question.of("shop", tenant="burst")) for _ in range(30)]
+            limits = [client.limit("burst", 3, 60_000) for _ in range(30)]
+            # A request without a domain would have all that go with it refused.
+            decided, limited, refused = await asyncio.gather(
+                asyncio.gather(*checks),
+                asyncio.gather(*limits),
+                asyncio.gather(client.check(Question("", [])), return_exceptions=True),
+            )
+        self.assertEqual(sorted(one.remaining for one in decided), [0] * 28 + [1, 2])
+        told = {(one.allowed, one.degraded, one.policy) for one in decided}
+        self.assertEqual(told, {(True, False, "per-day"), (False, False, "per-day")})
+        self.assertEqual(sum(one.success and not one.degraded for one in limited), 3)
+        self.assertEqual(getattr(refused[0], "code", None), "INVALID_ARGUMENT")
 
     def test_the_example_of_a_budget_commits_what_an_answer_cost(self) -> None:
         with service(BUDGET_RULES) as urls, model() as model_url, Ratekeeper(urls["http"], timeout=10) as client:

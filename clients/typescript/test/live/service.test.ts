@@ -50,6 +50,19 @@ test("the calls of a running service", async (t) => {
     assert.equal((await service.limit("z", { rule: "shop.tenant", cost: 2 })).remaining, 1);
   });
 
+  await t.test("checks at once, which go together", async () => {
+    const bounded = new Ratekeeper({ endpoints: running.url("HTTP"), timeoutMs: 10_000, concurrency: 2 });
+    const checks = Array.from({ length: 30 }, () => bounded.check(of("tenant", "burst")));
+    const limits = Array.from({ length: 30 }, () => bounded.limit("burst", { limit: 3, durationMs: 60_000 }));
+    // A request without a domain would have all that go with it refused.
+    const refused = bounded.check({ domain: "", descriptors: [] });
+    await assert.rejects(refused, { code: "INVALID_ARGUMENT" });
+    const decided = await Promise.all(checks);
+    assert.deepEqual(decided.map(({ allowed, remaining }) => allowed && remaining).filter((one) => one !== false).sort(), [0, 1, 2]);
+    assert.ok(decided.every(({ degraded, policy }) => !degraded && policy === "per-day"));
+    assert.equal((await Promise.all(limits)).filter(({ success, degraded }) => success && !degraded).length, 3);
+  });
+
   await t.test("reserve, commit and cancel", async () => {
     const { reservation = "" } = await service.reserve(of("tokens", "a"), 600, { idempotencyKey: "order-7", ttlMs: 60_000 });
     assert.equal((await service.reserve(of("tokens", "a"), 600, { idempotencyKey: "order-7", ttlMs: 60_000 })).reservation, reservation);

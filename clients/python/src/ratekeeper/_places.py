@@ -1,0 +1,173 @@
+"""The places of a client's calls under way, for asyncio. What waits for one is bounded, in time and in number."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import deque
+from contextlib import suppress
+from functools import partial
+from typing import Any, Awaitable, Callable, Coroutine, Deque, Iterable, Optional, Sequence
+
+from ._answers import Json, ServiceError
+
+# The most calls that wait for a place, and the most checks.
+WAITING_MAX = 10_000
+# The most checks in one request, and the most bytes: a service takes 1,000, and 1 MiB.
+TOGETHER_MAX = 100
+TOGETHER_BYTES_MAX = 500_000
+# In place of the answer to a check that has to be asked by itself.
+_ALONE: Json = {}
+
+
+class Places:
+    """First come, first served."""
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._waiting: Deque[asyncio.Future[bool]] = deque()
+
+    @property
+    def are_taken(self) -> bool:
+        return self._free == 0
+
+    async def enter(self, patience: float) -> bool:
+        """Takes a place; false if there is none within so many seconds."""
+        if self._free > 0:
+            self._free -= 1
+            return True
+        if len(self._waiting) >= WAITING_MAX:
+            return False
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[bool] = loop.create_future()
+        timer = loop.call_later(patience, _settle, turn, False)
+        self._waiting.append(turn)
+        try:
+            return await turn
+        except BaseException:
+            # Its caller goes, and may have been given the place already.
+            if turn.done() and not turn.cancelled() and turn.result():
+                self.leave()
+            else:
+                with suppress(ValueError):
+                    self._waiting.remove(turn)
+            raise
+        finally:
+            timer.cancel()
+
+    def leave(self) -> None:
+        """Gives a place back, to the first who waits."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not _is_over(turn):
+                return turn.set_result(True)
+        self._free += 1
+
+
+class _Asked:
+    """A check that waits for its answer."""
+
+    __slots__ = ("body", "size", "until", "answer")
+
+    def __init__(self, body: Json, patience: float) -> None:
+        self.body = body
+        self.size = len(json.dumps(body))
+        self.until = time.monotonic() + patience
+        # As of ``join``.
+        self.answer: asyncio.Future[Optional[Json]] = asyncio.get_running_loop().create_future()
+
+
+class Together:
+    """Checks that wait for a place go together, in one request. Their callers may be cancelled: none of them sends it."""
+
+    def __init__(
+        self,
+        places: Places,
+        ask: Callable[[Sequence[Json]], Awaitable[Sequence[Json]]],
+        start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+    ) -> None:
+        """``ask``: sends a request for all of them, and returns the answers in their order. ``start``: begins a task."""
+        self._places = places
+        self._ask = ask
+        self._start = start
+        self._waiting: Deque[_Asked] = deque()
+        # Where a task leads those that wait.
+        self._led_in: Optional[asyncio.AbstractEventLoop] = None
+
+    async def join(self, body: Json, patience: float) -> Optional[Json]:
+        """The answer to a check; empty if it has to be asked by itself, and None if no service answers, or if there is no
+        place within so many seconds. Raises ``ServiceError`` if the client is closed."""
+        if len(self._waiting) >= WAITING_MAX:
+            return None
+        asked = _Asked(body, patience)
+        self._waiting.append(asked)
+        if self._led_in is not (loop := asyncio.get_running_loop()):
+            self._led_in = loop
+            self._start(self._lead()).add_done_callback(self._stop)
+        return await asked.answer
+
+    async def _lead(self) -> None:
+        """Waits for a place after another, while there are checks."""
+        try:
+            while self._waiting:
+                if not await self._places.enter(self._waiting[0].until - time.monotonic()):
+                    _settle(self._waiting.popleft().answer, None)
+                    continue
+                batch = self._take()
+                # A task that is cancelled before it begins ends nothing itself.
+                self._start(self._send(batch)).add_done_callback(partial(self._end, batch))
+        finally:
+            self._led_in = None
+
+    def _take(self) -> list[_Asked]:
+        """The first that wait, as many as may go together."""
+        batch: list[_Asked] = []
+        size = 0
+        while self._waiting and len(batch) < TOGETHER_MAX:
+            size += self._waiting[0].size
+            if batch and size > TOGETHER_BYTES_MAX:
+                break
+            asked = self._waiting.popleft()
+            if not _is_over(asked.answer):
+                batch.append(asked)
+        return batch
+
+    async def _send(self, batch: Sequence[_Asked]) -> None:
+        if not batch:
+            return
+        try:
+            answers: Sequence[Optional[Json]] = await self._ask([asked.body for asked in batch])
+        except Exception as error:
+            # What was refused, by the service or by something between, may be one of them. Each is asked by itself then.
+            is_away = isinstance(error, ServiceError) and error.code == "AWAY"
+            answers = [None if is_away else _ALONE] * len(batch)
+        for asked, answer in zip(batch, answers):
+            _settle(asked.answer, answer)
+
+    def _end(self, batch: Sequence[_Asked], _: asyncio.Task[None]) -> None:
+        self._places.leave()
+        _close(batch)
+
+    def _stop(self, lead: asyncio.Task[None]) -> None:
+        if lead.cancelled():
+            self._led_in = None
+            _close(self._waiting)
+            self._waiting.clear()
+
+
+def _is_over(future: asyncio.Future[Any]) -> bool:
+    """True if nobody waits for it any more, or its loop was closed."""
+    return future.done() or future.get_loop().is_closed()
+
+
+def _settle(future: asyncio.Future[Any], result: object) -> None:
+    if not _is_over(future):
+        future.set_result(result)
+
+
+def _close(rest: Iterable[_Asked]) -> None:
+    """The client was closed before they had an answer."""
+    for asked in rest:
+        if not _is_over(asked.answer):
+            asked.answer.set_exception(ServiceError("CLOSED", "this client is closed"))

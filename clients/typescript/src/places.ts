@@ -1,0 +1,121 @@
+// The places of a client's calls under way. What waits for one is bounded, in time and in number.
+
+import type { Json } from "./answers.ts";
+import { TIMER_MAX_MS } from "./gate.ts";
+
+/** The most calls that wait for a place, and the most checks. */
+const WAITING_MAX = 10_000;
+/** The most checks in one request: a service takes 1,000. */
+const TOGETHER_MAX = 100;
+/** The most UTF-16 units of their JSON, of up to three bytes each: a service takes 1 MiB. */
+const TOGETHER_UNITS_MAX = 300_000;
+
+/** First come, first served. */
+export class Places {
+  readonly #waiting: ((hasPlace: boolean) => void)[] = [];
+  #free: number;
+
+  constructor(count: number) {
+    this.#free = count;
+  }
+
+  get areTaken(): boolean {
+    return this.#free === 0;
+  }
+
+  /** Takes a place; false if there is none within this time. */
+  async enter(patienceMs: number): Promise<boolean> {
+    if (this.#free > 0) {
+      this.#free -= 1;
+      return true;
+    }
+    if (this.#waiting.length >= WAITING_MAX) return false;
+    return await new Promise((resolve) => {
+      const turn = (hasPlace: boolean): void => {
+        clearTimeout(timer);
+        resolve(hasPlace);
+      };
+      const giveUp = (): void => {
+        this.#waiting.splice(this.#waiting.indexOf(turn), 1);
+        resolve(false);
+      };
+      const timer = patienceMs <= TIMER_MAX_MS ? setTimeout(giveUp, patienceMs) : undefined;
+      this.#waiting.push(turn);
+    });
+  }
+
+  /** Gives a place back, to the first who waits. */
+  leave(): void {
+    const first = this.#waiting.shift();
+    if (first) first(true);
+    else this.#free += 1;
+  }
+}
+
+/** The answer to one of many checks: `alone` if it has to be asked by itself, and undefined if no service answers. */
+type Answer = Json | "alone" | undefined;
+
+interface Asked {
+  readonly body: Json;
+  readonly units: number;
+  readonly until: number;
+  readonly resolve: (answer: Answer) => void;
+}
+
+/** Checks that wait for a place go together, in one request. */
+export class Together {
+  readonly #places: Places;
+  readonly #ask: (bodies: readonly Json[]) => Promise<readonly Answer[]>;
+  readonly #waiting: Asked[] = [];
+  #isLed = false;
+
+  /** `ask` sends a request for all of them, and returns the answers in their order; undefined if no service answers. */
+  constructor(places: Places, ask: (bodies: readonly Json[]) => Promise<readonly Answer[]>) {
+    this.#places = places;
+    this.#ask = ask;
+  }
+
+  /** The answer to a check; undefined as well if there is no place within this time. */
+  async join(body: Json, patienceMs: number): Promise<Answer> {
+    if (this.#waiting.length >= WAITING_MAX) return undefined;
+    return await new Promise((resolve) => {
+      const units = JSON.stringify(body).length;
+      this.#waiting.push({ body, units, until: performance.now() + patienceMs, resolve });
+      if (!this.#isLed) void this.#lead();
+    });
+  }
+
+  /** Waits for a place after another, while there are checks. */
+  async #lead(): Promise<void> {
+    this.#isLed = true;
+    for (let first = this.#waiting[0]; first; first = this.#waiting[0]) {
+      if (await this.#places.enter(first.until - performance.now())) void this.#send(this.#take());
+      else this.#waiting.shift()?.resolve(undefined);
+    }
+    this.#isLed = false;
+  }
+
+  /** The first that wait, as many as may go together. */
+  #take(): Asked[] {
+    let [count, units] = [0, 0];
+    for (const asked of this.#waiting.slice(0, TOGETHER_MAX)) {
+      units += asked.units;
+      if (count > 0 && units > TOGETHER_UNITS_MAX) break;
+      count += 1;
+    }
+    return this.#waiting.splice(0, count);
+  }
+
+  async #send(batch: readonly Asked[]): Promise<void> {
+    let answers: readonly Answer[];
+    try {
+      answers = await this.#ask(batch.map(({ body }) => body));
+    } catch {
+      // What was refused, by the service or by something between, may be one of them. Each is asked by itself then.
+      answers = batch.map(() => "alone");
+    } finally {
+      this.#places.leave();
+    }
+    batch.forEach(({ resolve }, number) => resolve(answers[number]));
+  }
+}
