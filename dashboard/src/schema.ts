@@ -128,7 +128,7 @@ export interface Denials {
   denials: DeniedRequest[];
   /** Tenants that were denied in the last hour, or would have been, by rule, the last one first unless `order` says otherwise. */
   groups: DenialGroup[];
-  /** Why there may be none: the rules do not have the domain that was asked for. */
+  /** The reason why there may be none: the rules do not have the domain that was asked for. */
   note?: string;
   told_by: ToldBy;
 }

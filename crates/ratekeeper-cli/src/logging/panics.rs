@@ -19,7 +19,7 @@ pub(super) fn log_to(lines: &'static Lines) {
     }));
 }
 
-/// What the standard library says of a panic, with a backtrace if the environment asks for one.
+/// A panic as the standard library tells it, with a backtrace if the environment asks for one.
 fn told(panic: &PanicHookInfo<'_>) -> String {
     let thread = thread::current();
     let name = thread.name().unwrap_or("<unnamed>");

@@ -27,7 +27,7 @@ const RETRY: Duration = Duration::from_millis(10);
 const NOTICES: Duration = Duration::from_secs(1);
 
 thread_local! {
-    /// What the thread that writes logs itself, which it writes past the queue; [`None`] in all others.
+    /// The lines that the thread which writes has logged itself, and writes past the queue; [`None`] in all others.
     static OWN: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
 }
 
@@ -122,7 +122,8 @@ impl<W: Write> Writer<W> {
         self.dropped.load(Ordering::Relaxed) - self.told
     }
 
-    /// Writes how many lines were dropped since it was told last. In the queue, which is full then, the notice would be dropped as well.
+    /// Writes how many lines were dropped since it was told last. In the queue, which is full then, the notice would be
+    /// dropped as well.
     fn tell(&mut self) {
         let lines = self.untold();
         if lines == 0 {

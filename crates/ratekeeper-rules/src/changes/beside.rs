@@ -176,7 +176,7 @@ fn adjusted(domain: &Domain, rules: &[Rule]) -> Option<String> {
     Some(format!("{plans:?} {numbers:?}"))
 }
 
-/// What a node has.
+/// The contents of a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Limited,

@@ -78,7 +78,7 @@ pub(super) struct Denials {
     /// otherwise.
     groups: Vec<DenialGroup>,
     told_by: ToldBy,
-    /// Why there may be none: the rules do not have the domain that was asked for.
+    /// The reason why there may be none: the rules do not have the domain that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     note: Option<String>,
@@ -145,7 +145,7 @@ async fn list(app: &App, options: DenialOptions, before: &str) -> Result<Json<De
     Ok(Json(found))
 }
 
-/// What to say of a domain without denials that the rules do not have: "nobody was denied" would be taken for an answer.
+/// A note on a domain without denials that the rules do not have: "nobody was denied" would be taken for an answer.
 ///
 /// # Errors
 /// It is a typo of one that they have. Any other may be that of limits which come with the request, and its denials an hour old.

@@ -90,9 +90,10 @@ impl Descriptor<'_> {
 }
 
 fn folded(path: &[Box<str>]) -> Vec<Box<str>> {
-    let fold = |part: &Box<str>| match part.starts_with("path_/") {
+    let parts = path.iter();
+    let folded = parts.map(|part| match part.starts_with("path_/") {
         true => part.to_ascii_lowercase().into(),
         false => part.clone(),
-    };
-    path.iter().map(fold).collect()
+    });
+    folded.collect()
 }
