@@ -128,6 +128,8 @@ export interface Denials {
   denials: DeniedRequest[];
   /** Tenants that were denied in the last hour, or would have been, by rule, the last one first unless `order` says otherwise. */
   groups: DenialGroup[];
+  /** The reason why there may be none: the rules do not have the domain that was asked for. */
+  note?: string;
   told_by: ToldBy;
 }
 

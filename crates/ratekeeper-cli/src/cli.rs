@@ -1,6 +1,7 @@
 //! The command line: commands, flags and their help.
 
 mod admin;
+mod bad_argument;
 mod bench;
 mod quota;
 mod reading;
@@ -10,6 +11,7 @@ pub(crate) use admin::{
     AdminAccess, AdminCredentials, DenialKind, Denials, NodesArgs, RulesList, SwitchArgs, Token,
     TokenPlace, Top, Usage, Why,
 };
+pub(crate) use bad_argument::BadArgument;
 pub(crate) use bench::{Bench, BenchLoad, BenchQuestion};
 pub(crate) use quota::{
     Audit, AuditExport, AuditList, AuditVerify, DatabaseFlags, Quota, QuotaDelete, QuotaExport,

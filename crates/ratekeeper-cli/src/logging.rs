@@ -1,5 +1,7 @@
 //! The log: lines of text or JSON on standard error.
 
+mod panics;
+mod report;
 mod writer;
 
 use crate::output;
@@ -12,7 +14,7 @@ use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::debug_fn;
 
-pub(crate) use writer::report;
+pub(crate) use report::report;
 
 /// The log of this process, once it is started.
 static LINES: OnceLock<writer::Lines> = OnceLock::new();
@@ -28,6 +30,7 @@ pub(crate) fn start(settings: &Values) -> Result<()> {
     let filter = EnvFilter::builder().parse(&*settings.log_level)?;
     let lines = writer::start(std::io::stderr())?;
     let lines = LINES.get_or_init(|| lines);
+    panics::log_to(lines);
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(move || lines)

@@ -32,6 +32,9 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// The exit code of a bad command line.
+const USAGE: u8 = 2;
+
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -42,8 +45,11 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            output::complain(&format!("ratekeeper: {error:#}"));
-            ExitCode::FAILURE
+            output::complain(&format!("ratekeeper: {}", output::with_causes(&error)));
+            match error.is::<cli::BadArgument>() {
+                true => ExitCode::from(USAGE),
+                false => ExitCode::FAILURE,
+            }
         }
     }
 }
@@ -69,7 +75,7 @@ fn said_by_clap(error: &clap::Error) -> ExitCode {
             output::complain(&hint);
         }
     }
-    ExitCode::from(2)
+    ExitCode::from(USAGE)
 }
 
 /// Names the command that has a flag which this one lacks; empty unless that is known.

@@ -46,13 +46,22 @@ pub(crate) fn complain_in_json() {
     }
 }
 
+/// The error and its causes in one line, each once: some repeat theirs.
+pub(crate) fn with_causes(error: &anyhow::Error) -> String {
+    ratekeeper_quota::with_causes(error.as_ref())
+}
+
 /// Writes one message to standard error; if even that fails, there is no one left to tell.
 pub(crate) fn complain(text: &str) {
-    let mut err = io::stderr().lock();
-    let _ = match IN_JSON.load(Ordering::Relaxed) {
-        false => writeln!(err, "{}", plain(text)),
-        true => writeln!(err, "{}", as_event(text)),
-    };
+    let _ = io::stderr().lock().write_all(complaint(text).as_bytes());
+}
+
+/// One message as it is written to standard error, with its line's end.
+pub(crate) fn complaint(text: &str) -> String {
+    match IN_JSON.load(Ordering::Relaxed) {
+        false => format!("{}\n", plain(text)),
+        true => format!("{}\n", as_event(text)),
+    }
 }
 
 /// The message as a log line of level error.
@@ -229,6 +238,17 @@ mod tests {
             vec!["long".to_owned(), "c".to_owned()],
         ];
         assert_eq!(table(&rows, 1), " a     b\n long  c\n");
+    }
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
+        let why = refused().to_string();
+        let error = anyhow::Error::new(refused()).context(format!("cannot connect to a: {why}"));
+        let error = error.context(format!("cannot connect to a: {why}"));
+        assert_eq!(with_causes(&error), format!("cannot connect to a: {why}"));
+        let error = anyhow::Error::new(refused()).context("rules");
+        assert_eq!(with_causes(&error), format!("rules: {why}"));
     }
 
     #[test]

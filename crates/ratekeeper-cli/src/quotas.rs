@@ -154,7 +154,8 @@ pub(crate) async fn follow(
         };
         reporter.start(Arc::clone(&tasks.presence))
     });
-    let writer = Writer::start(Arc::clone(&tasks.usage), store.clone(), meter);
+    let counted = (meter, Arc::clone(limiter));
+    let writer = Writer::start(Arc::clone(&tasks.usage), store.clone(), counted);
     let adjuster = adjust::start(
         Arc::clone(&tasks.adjust),
         store.clone(),

@@ -89,7 +89,7 @@ impl State {
                     let seconds = ahead.as_secs_ceil();
                     warn!(
                         seconds,
-                        "the clock was set back since the counters were saved: this node's time goes on from theirs, and comes back by 1.8 seconds an hour"
+                        "the clock was set back since the counters were saved: this node's time goes on from theirs, and comes back by 1.8 seconds an hour; to begin with the clock's time and without counters, stop it and remove the file"
                     );
                 }
                 Ok(Some(Kept {

@@ -428,6 +428,45 @@ fn the_table_is_bounded_and_idle_counters_make_room() {
     assert!((1..=before / 64 / 2 + 2).contains(&gone), "{gone}");
 }
 
+/// With room for one more, a request is not let pass by two new counters of which one is never made.
+#[test]
+fn room_that_one_step_of_a_request_takes_is_none_for_another() {
+    let it = |number: u64| {
+        let mut it = fixed(10, 0);
+        // All in one part, which the low bits tell.
+        (it.key, it.full_mode) = (
+            CounterKey {
+                subject: 0,
+                identity: number << 6,
+            },
+            FullMode::Deny,
+        );
+        it
+    };
+    let is_counted = |node: &SyncedCounters, number| {
+        let verdicts = decide(node, &[it(number)], 0);
+        matches!(verdicts.outcomes[0], StepOutcome::Counted(_))
+    };
+    let full = SyncedCounters::new(1);
+    let room = (0..1 << 20).take_while(|number| is_counted(&full, *number));
+    let room = room.last().expect("there is room for some");
+    let node = SyncedCounters::new(1);
+    assert!((0..room).all(|number| is_counted(&node, number)));
+
+    let [one, other] = [1 << 30, 1 << 31].map(it);
+    let verdicts = decide(&node, &[one, other], 0);
+    assert!(!verdicts.allowed);
+    assert!(matches!(
+        verdicts.outcomes[..],
+        [StepOutcome::Counted(_), StepOutcome::Full(_)]
+    ));
+    // It has taken no room, and two steps of one counter need no more than one.
+    let verdicts = decide(&node, &[one, one], 0);
+    assert!(verdicts.allowed);
+    assert_eq!(node.gauges().counters, room + 1);
+    assert_eq!(remaining(&decide(&node, &[one], 0)), 7);
+}
+
 /// Takes the turns of a node that are due, without an answer.
 fn fail(node: &SyncedCounters, now: u64) {
     let now = Micros::new(now);

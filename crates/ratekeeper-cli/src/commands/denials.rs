@@ -7,6 +7,7 @@ use ratekeeper_server::admin_json::{DenialGroup, ToldBy};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::Duration;
@@ -26,6 +27,7 @@ struct DenialsAnswer {
     denials: Vec<Value>,
     groups: Vec<DenialGroup>,
     told_by: ToldBy,
+    note: Option<String>,
 }
 
 /// A denied request.
@@ -195,6 +197,9 @@ fn text(told: &DenialsAnswer, kind: Option<DenialKind>) -> Result<String> {
         }
         .to_owned();
     }
+    if let Some(note) = &told.note {
+        let _ = writeln!(text, "note: {}", within_line(note));
+    }
     if !told.denials.is_empty() {
         let rows = told.denials.iter();
         let rows = rows.map(|denied| Ok(Request::deserialize(denied)?.cells()));
@@ -325,6 +330,7 @@ mod tests {
                 count: shadow,
                 ..DenialGroup::default()
             }],
+            note: None,
             told_by: ToldBy::default(),
         }
     }

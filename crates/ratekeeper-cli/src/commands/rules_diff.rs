@@ -25,7 +25,7 @@ pub(crate) fn run(args: &RulesDiff) -> Result<ExitCode> {
             return Ok(ExitCode::from(TROUBLE));
         }
         Err(error) => {
-            output::complain(&format!("ratekeeper: {error:#}"));
+            output::complain(&format!("ratekeeper: {}", output::with_causes(&error)));
             return Ok(ExitCode::from(TROUBLE));
         }
     };

@@ -18,46 +18,59 @@ use crate::cli::RulesTest as Args;
 use crate::output;
 use crate::settings::{self, Flags, Settings, row};
 use anyhow::{Context as _, Result, bail};
-use ratekeeper_rules::{Diagnostics, Source, TestFile, read_tests};
+use ratekeeper_rules::{Source, TestFile, read_tests};
 use report::Report;
 use rulebook::Rulebook;
 use std::path::Path;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let report = match report(args) {
-        Ok(report) => report,
-        // Whoever reads JSON gets JSON, also about files that cannot be read.
-        Err(error) if args.json => Report::failed(&error),
-        Err(error) => return Err(error),
+    let run = report(args);
+    // Whoever reads JSON or XML gets that, also about files that cannot be read: the file would be that of the run before.
+    let failed = run.as_ref().err().map(Report::failed);
+    let report = run.as_ref().ok().or(failed.as_ref());
+    let written = report.map_or(Ok(()), |report| write_junit(args, report));
+    if let Some(report) = report.filter(|_| args.json) {
+        output::answer(true, report, || Ok(String::new()))?;
+        written?;
+        return Ok(code(report));
+    }
+    let report = run?;
+    for error in report.errors() {
+        output::complain(&format!("{error}\n"));
+    }
+    output::print(&report.text(args.quiet))?;
+    written?;
+    Ok(code(&report))
+}
+
+fn write_junit(args: &Args, report: &Report) -> Result<()> {
+    let Some(path) = &args.junit else {
+        return Ok(());
     };
-    if let Some(path) = &args.junit {
-        let written = std::fs::write(path, report.junit());
-        written.with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    if args.json {
-        output::answer(true, &report, || Ok(String::new()))?;
-    } else {
-        for error in report.errors() {
-            output::complain(&format!("{error}\n"));
-        }
-        output::print(&report.text(args.quiet))?;
-    }
-    Ok(match report.is_ok() {
+    let written = std::fs::write(path, report.junit());
+    written.with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn code(report: &Report) -> ExitCode {
+    match report.is_ok() {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
-    })
+    }
 }
 
 fn report(args: &Args) -> Result<Report> {
     let settings = settings(args)?;
     let sources = sources(args)?;
     let mut rulebook = Rulebook::new(&settings, args.rules.as_deref());
-    let mut report = Report::default();
+    let (mut report, mut is_whole) = (Report::default(), true);
     for source in &sources {
         match TestFile::parse(source) {
             Ok(file) => run_file(&file, source, args, (&mut rulebook, &mut report))?,
-            Err(refused) => report.refuse(&refused),
+            Err(refused) => {
+                is_whole = false;
+                report.refuse(&refused);
+            }
         }
     }
     if report.is_empty() {
@@ -66,8 +79,8 @@ fn report(args: &Args) -> Result<Report> {
             args.name.as_deref().unwrap_or_default()
         );
     }
-    // Tests that were left out may reach the others.
-    if args.name.is_none() {
+    // Tests that were left out, or whose file is refused, may reach the others.
+    if args.name.is_none() && is_whole {
         report.set_reached(rulebook.reached());
     }
     Ok(report)
@@ -83,8 +96,11 @@ fn run_file(
     for test in file.tests.iter().filter(|test| is_wanted(&test.name)) {
         let named = test.rules.as_deref();
         let settings = rulebook.settings();
-        if let Some((rules, reached)) = rulebook.rules(Path::new(&source.name), named, report)? {
-            report.add(test, trial::run(test, rules, settings, reached)?);
+        match rulebook.rules(Path::new(&source.name), named, report)? {
+            Some((rules, reached)) => {
+                report.add(test, trial::run(test, rules, settings, reached)?);
+            }
+            None => report.skip(test),
         }
     }
     Ok(())
@@ -112,9 +128,4 @@ fn settings(args: &Args) -> Result<Settings> {
         flags = flags.with(&row::rules, path.display().to_string());
     }
     Ok(settings::of_process(&args.reading.add_to(flags))?)
-}
-
-/// All errors of a file, one after the other.
-fn all(refused: &Diagnostics) -> impl Iterator<Item = String> {
-    refused.errors().iter().map(ToString::to_string)
 }

@@ -1,8 +1,8 @@
 //! Takes the steps of policies by which limits of tenants follow their usage.
 
 use crate::background::Background;
-use ratekeeper_limiter::{Clock, Limiter};
-use ratekeeper_quota::{AdjustRound, AdjustStep, Follower, QuotaStore};
+use ratekeeper_limiter::Limiter;
+use ratekeeper_quota::{AdjustRound, AdjustStep, Follower, QuotaError, QuotaStore};
 use ratekeeper_rules::{AdjustMode, TenantHash};
 use ratekeeper_server::MaintenanceTask;
 use ratekeeper_stores::Stores;
@@ -83,35 +83,22 @@ async fn keep_looking(
     follower: Arc<Follower>,
     counts: Arc<StepCounts>,
 ) {
-    let clock = Clock::new();
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut is_failing = false;
     let mut refusals = Refusals::default();
     for turn in 0_u64.. {
         ticks.tick().await;
-        clock.reanchor();
         let round = match turn % ALL_EVERY {
             0 => AdjustRound::All,
             _ => AdjustRound::Busy,
         };
-        let snapshot = limiter.snapshot();
-        let rules = snapshot.rules();
-        let mut failed = None;
-        let mut is_changed = false;
-        for domain in rules.domains().filter(|domain| domain.adjust().is_some()) {
-            match store.adjust(domain.name(), rules, round, clock.now()).await {
-                Ok(steps) => {
-                    let is_taken = |step: &AdjustStep| step.refused.is_none();
-                    let (taken, refused): (Vec<_>, Vec<_>) = steps.into_iter().partition(is_taken);
-                    is_changed |= taken.iter().any(|step| step.mode == AdjustMode::On);
-                    taken.iter().for_each(|step| tell(step, &counts));
-                    refused.iter().for_each(|step| refusals.tell(step, &counts));
-                }
-                Err(error) => failed = Some(error),
-            }
-        }
-        if is_changed {
+        let (steps, failed) = look(&store, &limiter, round).await;
+        let is_taken = |step: &AdjustStep| step.refused.is_none();
+        let (taken, refused): (Vec<_>, Vec<_>) = steps.into_iter().partition(is_taken);
+        taken.iter().for_each(|step| tell(step, &counts));
+        refused.iter().for_each(|step| refusals.tell(step, &counts));
+        if taken.iter().any(|step| step.mode == AdjustMode::On) {
             follower.look();
         }
         let was_failing = std::mem::replace(&mut is_failing, failed.is_some());
@@ -119,6 +106,26 @@ async fn keep_looking(
             warn!(%error, "limits of tenants are not adjusted: the quota database does not answer");
         }
     }
+}
+
+/// Takes the steps that the policies of all domains ask for now. Returns them, and the last error.
+async fn look(
+    store: &QuotaStore,
+    limiter: &Limiter<Stores>,
+    round: AdjustRound,
+) -> (Vec<AdjustStep>, Option<QuotaError>) {
+    let snapshot = Arc::clone(&limiter.snapshot());
+    let rules = snapshot.rules();
+    let (mut all, mut failed) = (Vec::new(), None);
+    for domain in rules.domains().filter(|domain| domain.adjust().is_some()) {
+        // By the clock that calls are recorded by, which may be ahead of the wall for long.
+        let now = limiter.clock().now();
+        match store.adjust(domain.name(), rules, round, now).await {
+            Ok(steps) => all.extend(steps),
+            Err(error) => failed = Some(error),
+        }
+    }
+    (all, failed)
 }
 
 fn tell(step: &AdjustStep, counts: &StepCounts) {
@@ -170,7 +177,73 @@ impl Refusals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ratekeeper_rules::TenantKey;
+    use crate::quotas::meter;
+    use ratekeeper_core::Micros;
+    use ratekeeper_limiter::{Check, Clock, LimiterOptions, UsageMeter};
+    use ratekeeper_quota::{DatabaseAddress, Editor, Precondition, TenantId, TenantPut};
+    use ratekeeper_rules::{
+        Options, Source, TenantIndex, TenantKey, TenantPlan, TenantQuotas, load,
+    };
+    use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
+
+    const RULES: &str = "
+domain: d
+tenant: customer
+plans: [free, pro]
+adjust: { plans: [pro], mode: on, raise_at: 80%, step: 50%, steps: 1, lower_after: 24h }
+descriptors:
+- key: customer
+  rate_limit: { window: 12h, limit: 5 }
+  plans: { pro: { window: 12h, limit: 10 } }
+";
+
+    /// A limiter whose clock goes on from the time of counters that were saved 50 minutes ahead.
+    fn ahead(meter: &Arc<UsageMeter>) -> Limiter<Stores> {
+        let source = Source {
+            name: "rules.yaml".to_owned(),
+            text: RULES.to_owned(),
+        };
+        let rules = load(&[source], &Options::default()).expect("they are valid");
+        let mut options = LimiterOptions::default();
+        options.clock_from = Clock::new().now().after(Micros::from_secs(3_000));
+        let store = MemoryStore::new(MemoryConfig::default()).expect("there is memory");
+        let limiter = Limiter::new(rules.rules, store.into(), options);
+        limiter.with_meter(Arc::clone(meter))
+    }
+
+    #[tokio::test]
+    async fn calls_are_looked_at_by_the_clock_that_records_them() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let address = DatabaseAddress::sqlite(&folder.path().join("quotas.db"));
+        let key = TenantKey::from_bytes([7; 16]);
+        let tenant = TenantId::of_value("d", "acme", false, &key);
+        let meter = Arc::new(UsageMeter::default());
+        let limiter = ahead(&meter);
+        let mut tenants = TenantIndex::new(key.clone());
+        let store = QuotaStore::new(address, key).expect("the address is right");
+
+        let quotas = TenantQuotas {
+            plans: vec![TenantPlan::new("pro")],
+            ..TenantQuotas::default()
+        };
+        tenants.put("d", tenant.hash, &quotas);
+        limiter.replace_tenants(tenants);
+        let put = TenantPut::now(tenant, quotas);
+        let (editor, snapshot) = (Editor::default(), Arc::clone(&limiter.snapshot()));
+        let put = store.put(&put, Precondition::Any, &editor, snapshot.rules());
+        put.await.expect("it is put");
+        let check = Check::new("d").descriptor([("customer", "acme")]);
+        for _ in 0..9 {
+            assert!(limiter.check(&check).await.allowed());
+        }
+        let written = meter::write(&store, &meter, "n", limiter.clock().now());
+        written.await.expect("they are written");
+
+        let (steps, failed) = look(&store, &limiter, AdjustRound::All).await;
+        assert!(failed.is_none(), "{failed:?}");
+        let steps: Vec<_> = steps.iter().map(|step| (step.from, step.to)).collect();
+        assert_eq!(steps, [(0, 1)]);
+    }
 
     #[test]
     fn a_refused_step_is_told_of_once_an_hour_and_of_so_many_tenants() {

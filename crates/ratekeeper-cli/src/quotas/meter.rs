@@ -2,9 +2,10 @@
 
 use crate::background::{Finishing, Stopped};
 use ratekeeper_core::Timestamp;
-use ratekeeper_limiter::{Clock, UsageMeter};
+use ratekeeper_limiter::{Limiter, UsageMeter};
 use ratekeeper_quota::{CallRow, CallerRow, FORGOTTEN_MAX, QuotaStore, UsageRow};
 use ratekeeper_server::MaintenanceTask;
+use ratekeeper_stores::Stores;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
@@ -33,17 +34,19 @@ const KEPT_MINUTES: u64 = 400 * 24 * 60;
 pub(super) struct Writer(Finishing);
 
 impl Writer {
+    /// The meter's minutes are those of the limiter's clock, which may be ahead of the wall for long.
     pub(super) fn start(
         task: Arc<MaintenanceTask>,
         store: QuotaStore,
-        meter: Arc<UsageMeter>,
+        (meter, limiter): (Arc<UsageMeter>, Arc<Limiter<Stores>>),
     ) -> Self {
         // A restarted node is another one: what it counts in a minute adds to what it counted before. Work that is begun
         // again goes on as the same, since it writes what the same meter has.
         let node = ratekeeper_store::HashKey::random().to_bytes();
         let node = hex::encode(&node[..8]);
         Self(Finishing::start(task, move |stopped| {
-            keep_writing(store.clone(), Arc::clone(&meter), node.clone(), stopped)
+            let counted = (Arc::clone(&meter), Arc::clone(&limiter));
+            keep_writing(store.clone(), counted, node.clone(), stopped)
         }))
     }
 
@@ -57,11 +60,10 @@ impl Writer {
 
 async fn keep_writing(
     store: QuotaStore,
-    meter: Arc<UsageMeter>,
+    (meter, limiter): (Arc<UsageMeter>, Arc<Limiter<Stores>>),
     node: String,
     mut stopped: Stopped,
 ) {
-    let clock = Clock::new();
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut is_failing, mut last) = (false, false);
@@ -76,8 +78,7 @@ async fn keep_writing(
             };
             was_failing = is_failing;
         }
-        clock.reanchor();
-        let now = clock.now();
+        let now = limiter.clock().now();
         match write(&store, &meter, &node, now).await {
             Ok(()) if std::mem::take(&mut is_failing) => {
                 info!("usage for billing is saved again")
@@ -145,7 +146,7 @@ impl Forgetting {
     }
 }
 
-async fn write(
+pub(super) async fn write(
     store: &QuotaStore,
     meter: &UsageMeter,
     node: &str,

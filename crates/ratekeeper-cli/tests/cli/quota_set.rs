@@ -404,6 +404,11 @@ fn slips_are_told() {
     let old = "2020-01-01T00:00:00Z";
     let told = set(&["umbrela", "--plan", "pro", "--expires-at", old]);
     assert_contains(&told.err, "2020-01-01T00:00:00Z is in the past");
+    for flags in [["--expires-at", "yesterday"], ["--override", "default=5"]] {
+        let told = set(&[&["umbrela", "--plan", "pro"], &flags[..]].concat());
+        assert_eq!(told.code, Some(2), "{}", told.err);
+        assert_contains(&told.err, flags[0]);
+    }
     let told = set(&[
         "umbrela",
         "--plan",
@@ -411,6 +416,28 @@ fn slips_are_told() {
     ]);
     let ended = "warning: plan pro ended at 2020-01-01T00:00:00Z: it never holds\n";
     assert_contains(&told.err, ended);
+}
+
+#[test]
+fn nothing_is_done_to_a_name_that_there_is_not_without_a_word() {
+    let fleet = Fleet::sqlite();
+    let node = fleet.node("a");
+    let told = fleet.tell(&node, &["reset", "umbrela"]);
+    assert_eq!(told.code, Some(0), "{}", told.err);
+    assert_contains(
+        &told.err,
+        "did not have umbrela, and no limit of it was used",
+    );
+    node.check(&[("customer", "caller")]);
+    let told = fleet.tell(&node, &["reset", "caller"]);
+    assert_eq!((told.code, told.err.as_str()), (Some(0), ""));
+    for command in ["list", "export"] {
+        fleet
+            .tell(&node, &["quota", command, "--domain", "typo"])
+            .refused("?domain: there is no such domain");
+        // One that has no tenants yet is none.
+        fleet.done(&node, &["quota", command]);
+    }
 }
 
 #[test]

@@ -585,11 +585,17 @@ fn requests_are_explained_and_limits_published() {
     let none = explain("GET /product/7");
     assert_contains(&none.out, "no rule and no service level is asked");
     let odd = explain("product");
-    assert_eq!(odd.code, Some(1));
+    assert_eq!(odd.code, Some(2), "as any bad command line");
     assert_contains(&odd.err, "write --request 'GET /product/7'");
     let no_slash = explain("GET product");
-    assert_eq!(no_slash.code, Some(1), "{}", no_slash.out);
+    assert_eq!(no_slash.code, Some(2), "{}", no_slash.out);
     assert_contains(&no_slash.err, "--request: `product` is not a path");
+    let args = "rules explain --rules slas.yaml --header geheim --request";
+    let args: Vec<_> = args.split(' ').chain(["GET /a"]).collect();
+    let no_name = run(folder.path(), &args);
+    assert_eq!(no_name.code, Some(2), "{}", no_name.out);
+    assert_contains(&no_name.err, "--header: expected a name and a value");
+    assert!(!no_name.err.contains("geheim"), "{}", no_name.err);
 
     let publish = |format| {
         run(

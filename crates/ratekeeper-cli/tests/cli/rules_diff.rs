@@ -208,7 +208,7 @@ fn a_limit_that_holds_for_less_is_warned_of() {
         (
             OLD,
             format!("{OLD}- {{ key: a, value: vip }}\n"),
-            "warning: d.a_vip: new, without a limit; d.a held for its requests\n",
+            "warning: d.a_vip: new, without a limit of its own; d.a held for its requests\n",
         ),
     ] {
         assert_contains(&diff(old, &new, "").out, warning);
@@ -218,6 +218,52 @@ fn a_limit_that_holds_for_less_is_warned_of() {
     }
     let beside = format!("{OLD}- {{ key: a, value: vip, {limit}\n- {{ key: e, value: x }}\n");
     assert!(!diff(OLD, &beside, "").out.contains("warning"));
+}
+
+/// The requests that end at it are those that had the limit, whatever lies below.
+#[test]
+fn a_descriptor_with_others_below_it_takes_requests_as_well() {
+    let limit = "rate_limit: { window: 1m, limit: 9 } }";
+    let below = format!("{OLD}- {{ key: a, value: vip, descriptors: [{{ key: path, {limit}] }}\n");
+    let said = diff(OLD, &below, "--fail-on warnings");
+    assert_eq!(said.code, Some(1), "{}{}", said.out, said.err);
+    let warning = "warning: d.a_vip: new, without a limit of its own; d.a held for its requests\n";
+    assert_contains(&said.out, warning);
+    assert_eq!(said.out.matches("warning:").count(), 1, "{}", said.out);
+    // Nor is it new once what lies below has gone.
+    let alone = format!("{OLD}- {{ key: a, value: vip }}\n");
+    let said = diff(&below, &alone, "");
+    let warnings: Vec<_> = said
+        .out
+        .lines()
+        .filter(|it| it.starts_with("warning"))
+        .collect();
+    let gone = "warning: d.a_vip.path: removed, and no limit is left in its place";
+    assert_eq!(warnings, [gone], "{}", said.out);
+    // The key `a_b` is no value of the key `a`.
+    let other = format!("{OLD}- {{ key: a_b, descriptors: [{{ key: path, {limit}] }}\n");
+    assert!(!diff(OLD, &other, "").out.contains("warning"));
+}
+
+#[test]
+fn a_descriptor_that_loses_its_limit_keeps_its_requests_from_that_of_the_key() {
+    let own = format!("{OLD}- {{ key: a, value: vip, rate_limit: {{ window: 1m, limit: 9 }} }}\n");
+    let free = format!("{OLD}- {{ key: a, value: vip }}\n");
+    assert_eq!(
+        diff(&own, &free, "").out,
+        "- d.a_vip: removed, was 9 per 1m, sliding_window\n\
+         ~ d.a_vip: a descriptor without a limit now\n\
+         warning: d.a_vip: removed, and its descriptor stays without a limit\n\
+         rules: 0 new, 1 removed, 0 changed, 0 from zero, 1 other difference, 1 warning\n"
+    );
+    // Without the descriptor that of the key decides, which is stricter.
+    assert!(!diff(&own, OLD, "").out.contains("warning"));
+    // Not so for another key.
+    let other = format!("{OLD}- {{ key: a_b, rate_limit: {{ window: 1m, limit: 9 }} }}\n");
+    assert_contains(
+        &diff(&other, OLD, "").out,
+        "warning: d.a_b: removed, and no limit is left in its place\n",
+    );
 }
 
 #[test]

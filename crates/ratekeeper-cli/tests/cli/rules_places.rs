@@ -302,3 +302,17 @@ fn places_that_are_none_are_refused() {
         assert!(!said.contains("geheim"), "{said}");
     }
 }
+
+#[test]
+fn a_place_that_is_away_is_told_of_once() {
+    let folder = tempdir().expect("a folder");
+    let pull = [
+        "rules",
+        "pull",
+        "redis://127.0.0.1:1/?key=a",
+        "--to",
+        "b.yaml",
+    ];
+    let said = run(folder.path(), &pull).refused("cannot connect to 127.0.0.1:1");
+    assert_eq!(said.matches("Connection refused").count(), 1, "{said}");
+}

@@ -397,15 +397,88 @@ fn results_are_written_as_junit_xml() {
     assert_eq!(said.code, Some(1), "{}", said.err);
     let xml = std::fs::read_to_string(folder.path().join("out.xml")).expect("it is written");
     for part in [
-        "<testsuite name=\"rules/a.test.yaml\" tests=\"1\" failures=\"1\" errors=\"0\">\n\
+        "<testsuite name=\"rules/a.test.yaml\" tests=\"1\" failures=\"1\" errors=\"0\" skipped=\"0\">\n\
          <testcase name=\"a &lt;b&gt; &amp; c\" classname=\"rules/a.test.yaml\" file=\"rules/a.test.yaml\" line=\"4\">\n\
          <failure message=\"FAIL  a &lt;b&gt; &amp; c  rules/a.test.yaml:4:3\">",
         "decision  expected denied  was allowed\n",
-        "<testsuite name=\"rules/b.test.yaml\" tests=\"1\" failures=\"0\" errors=\"0\">\n",
-        "<error message=\"unknown key &apos;bananas&apos;",
+        "<testsuite name=\"rules/b.test.yaml\" tests=\"1\" failures=\"0\" errors=\"0\" skipped=\"0\">\n",
+        "<error message=\"rules/c.test.yaml:1:1: there are no tests\">",
+        "rules/c.test.yaml:2:1: unknown key &apos;bananas&apos;",
     ] {
         assert_contains(&xml.replace('\'', "&apos;"), part);
     }
     let nowhere = run(folder.path(), "rules test rules --junit no/out.xml");
     nowhere.refused("cannot write no/out.xml");
+    // Whoever reads JSON gets it all the same.
+    let both = run(folder.path(), "rules test rules --junit no/out.xml --json");
+    let told: serde_json::Value = serde_json::from_str(&both.out).expect("it prints JSON");
+    assert_eq!((both.code, &told["passed"]), (Some(1), &1.into()), "{told}");
+    assert_contains(&both.err, "cannot write no/out.xml");
+}
+
+/// A file that stays from the run before would be taken for this one's.
+#[test]
+fn junit_xml_tells_of_tests_that_could_not_run() {
+    let folder = folder("  - { entries: { key: a }, expect: allowed }\n");
+    let xml = || {
+        let said = run(folder.path(), "rules test rules --junit out.xml");
+        let xml = std::fs::read_to_string(folder.path().join("out.xml")).expect("it is written");
+        (xml, said.code)
+    };
+    let (passed, code) = xml();
+    assert_eq!(code, Some(0), "{passed}");
+    assert_contains(&passed, "tests=\"1\" failures=\"0\" errors=\"0\"");
+    // Two errors are one refusal of one file, and the test is there.
+    write(
+        folder.path(),
+        "rules/a.yaml",
+        "domain: d\nbananas: 3\napples: 4\n",
+    );
+    let (refused, code) = xml();
+    assert_eq!(code, Some(1), "{refused}");
+    for part in [
+        "tests=\"2\" failures=\"0\" errors=\"1\" skipped=\"1\">",
+        "<testcase name=\"t\" classname=\"rules/a.test.yaml\" file=\"rules/a.test.yaml\" line=\"4\">\n\
+         <skipped message=\"its rules are refused\"/>\n",
+        "rules/a.yaml:2:1: unknown key 'bananas'",
+        "rules/a.yaml:3:1: unknown key 'apples'",
+    ] {
+        assert_contains(&refused, part);
+    }
+    std::fs::remove_file(folder.path().join("rules/a.yaml")).expect("it is there");
+    let (gone, code) = xml();
+    assert_eq!(code, Some(1), "{gone}");
+    assert_contains(&gone, "tests=\"1\" failures=\"0\" errors=\"1\"");
+    assert_contains(&gone, "a.yaml");
+}
+
+/// Tests in several folders name the same rules each in its own way.
+#[test]
+fn rules_are_one_set_however_tests_name_them() {
+    let test = |key: &str| {
+        format!(
+            "rules: ../rules/a.yaml\ndomain: d\ntests:\n- name: t\n  steps:\n  - {{ entries: {{ {key}: a }}, expect: \
+             allowed }}\n  - {{ entries: {{ key: p }}, plan: pro, expect: allowed }}\n"
+        )
+    };
+    let folder = folder("  - { entries: { key: a }, expect: allowed }\n");
+    write(folder.path(), "t1/x.test.yaml", &test("key"));
+    write(folder.path(), "t2/x.test.yaml", &test("quiet"));
+    let told = || {
+        let said = run(folder.path(), "rules test t1 t2 --json");
+        let told: serde_json::Value = serde_json::from_str(&said.out).expect("it prints JSON");
+        told
+    };
+    let whole = told();
+    assert_eq!(whole["rules"], 3, "{whole}");
+    assert_eq!(whole["unreached"], serde_json::json!([]), "{whole}");
+    // A file that is refused may have reached the others.
+    write(
+        folder.path(),
+        "t2/x.test.yaml",
+        "rules: ../rules/a.yaml\nbananas: 3\n",
+    );
+    let part = told();
+    assert_eq!(part["ok"], false, "{part}");
+    assert_eq!(part["unreached"], serde_json::Value::Null, "{part}");
 }

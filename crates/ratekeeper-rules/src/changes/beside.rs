@@ -1,6 +1,6 @@
 //! The changes of a reload that are of no rule: what stands beside the limits, and decides who meets them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::tenants::Tenant;
 use crate::{Domain, Node, Rule, RuleSet, Term};
@@ -105,17 +105,24 @@ impl Changes<'_> {
 
     /// Tells of descriptors without a limit, which take requests from others, and of the order of patterns.
     fn nodes(&mut self, before: &Domain, after: &Domain) {
-        let [(free_before, order_before), (free, order)] = [before, after].map(nodes_of);
+        let [(kinds_before, order_before), (kinds, order)] = [before, after].map(nodes_of);
         let name = after.name();
-        for path in free.difference(&free_before) {
-            self.tell(
-                &format!("{name}.{path}"),
-                "new, a descriptor without a limit",
-            );
-        }
-        for path in free_before.difference(&free) {
-            let change = "removed, was a descriptor without a limit";
+        for (path, kind) in &kinds {
+            let change = match (kinds_before.get(path), kind) {
+                (None, Kind::Free) => "new, a descriptor without a limit",
+                (Some(Kind::Limited), Kind::Free | Kind::Above) => {
+                    "a descriptor without a limit now"
+                }
+                // What lies below it, or its own limit, is told by itself.
+                _ => continue,
+            };
             self.tell(&format!("{name}.{path}"), change);
+        }
+        for (path, kind) in &kinds_before {
+            if *kind == Kind::Free && !kinds.contains_key(path) {
+                let change = "removed, was a descriptor without a limit";
+                self.tell(&format!("{name}.{path}"), change);
+            }
         }
         for (path, patterns) in &order {
             let earlier = order_before
@@ -169,8 +176,18 @@ fn adjusted(domain: &Domain, rules: &[Rule]) -> Option<String> {
     Some(format!("{plans:?} {numbers:?}"))
 }
 
-/// The paths of nodes at which requests end without a limit, and the patterns below each path in their order.
-type NodesOf = (BTreeSet<String>, BTreeMap<String, Vec<String>>);
+/// The contents of a node.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Limited,
+    /// No limit, and others below it.
+    Above,
+    /// Neither.
+    Free,
+}
+
+/// The nodes by their paths, and the patterns below each path in their order.
+type NodesOf = (BTreeMap<String, Kind>, BTreeMap<String, Vec<String>>);
 
 fn nodes_of(domain: &Domain) -> NodesOf {
     let mut found = NodesOf::default();
@@ -187,10 +204,12 @@ fn add(domain: &Domain, above: &str, nodes: &[Node], found: &mut NodesOf) {
         }
         let path = format!("{above}{name}");
         let is_free = node.rules().is_empty() && node.by_plan().next().is_none();
-        // A node with others below it is no end of requests that have rules.
-        if is_free && node.nodes().is_empty() {
-            found.0.insert(path.clone());
-        }
+        let kind = match is_free {
+            false => Kind::Limited,
+            true if node.nodes().is_empty() => Kind::Free,
+            true => Kind::Above,
+        };
+        found.0.insert(path.clone(), kind);
         add(domain, &format!("{path}."), node.nodes(), found);
     }
 }

@@ -10,7 +10,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use ratekeeper_limiter::{RuleMode, Snapshot};
-use ratekeeper_rules::Rule;
+use ratekeeper_rules::{Domain, Rule, RuleSet, nearest};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -23,6 +23,7 @@ use crate::app::App;
 use crate::figures::top_nodes::CaseEntry;
 use crate::http::{ApiError, read_json};
 use crate::logs::denials::{DeniedRequest, begins};
+use crate::protocol::v1::LIMIT_DOMAIN;
 
 /// The most denials, and the most groups of them, in one answer.
 const MOST: usize = 100;
@@ -77,6 +78,10 @@ pub(super) struct Denials {
     /// otherwise.
     groups: Vec<DenialGroup>,
     told_by: ToldBy,
+    /// The reason why there may be none: the rules do not have the domain that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    note: Option<String>,
 }
 
 /// Lists the latest denials.
@@ -122,35 +127,51 @@ async fn list(app: &App, options: DenialOptions, before: &str) -> Result<Json<De
     }
     let found = find(app, &options, named.as_ref(), most).await;
     let ending = named.as_ref().and_then(Named::as_ending);
-    let found = match ending.filter(|_| found.is_empty()) {
+    let mut found = match ending.filter(|_| found.is_empty()) {
         None => found,
         ending => find(app, &options, ending.as_ref(), most).await,
     };
     if found.is_empty() && app.is_loaded() {
-        has_place(app, &options, before)?;
+        let snapshot = app.limiter.snapshot();
+        let refused = |name: &str, message| ApiError::invalid(format!("{before}{name}"), message);
+        if let Some(domain) = &options.domain {
+            let note = note_on(domain, snapshot.rules());
+            found.note = note.map_err(|message| refused("domain", message))?;
+        }
+        if let Some(rule) = &options.rule {
+            check_rule(rule, snapshot.rules()).map_err(|message| refused("rule", message))?;
+        }
     }
     Ok(Json(found))
 }
 
-/// Refuses a domain or a rule that there is not: "nobody was denied" would be taken for an answer. Rules that are gone
-/// may still have denials.
-fn has_place(app: &App, options: &DenialOptions, before: &str) -> Result<(), ApiError> {
-    let snapshot = app.limiter.snapshot();
-    let rules = snapshot.rules();
-    let unknown = |name: &str| {
-        Err(ApiError::invalid(
-            format!("{before}{name}"),
-            format!("there is no such {name}"),
-        ))
-    };
-    if let Some(domain) = &options.domain
-        && rules.domain(domain).is_none()
-    {
-        return unknown("domain");
+/// A note on a domain without denials that the rules do not have: "nobody was denied" would be taken for an answer.
+///
+/// # Errors
+/// It is a typo of one that they have. Any other may be that of limits which come with the request, and its denials an hour old.
+fn note_on(domain: &str, rules: &RuleSet) -> Result<Option<String>, String> {
+    if rules.domain(domain).is_some() {
+        return Ok(None);
     }
-    match &options.rule {
-        Some(id) if !rules.rules().iter().any(|rule| *rule.id == **id) => unknown("rule"),
-        _ => Ok(()),
+    if rules.refused_domains().contains(domain) {
+        return Ok(Some("the rules of this domain are refused".to_owned()));
+    }
+    let known = rules.domains().map(Domain::name);
+    match nearest(domain, known).filter(|_| domain != LIMIT_DOMAIN) {
+        Some(name) => Err(format!("there is no such domain; did you mean `{name}`?")),
+        None => Ok(Some(
+            "the rules have no such domain; only limits that come with the request may count in it"
+                .to_owned(),
+        )),
+    }
+}
+
+/// Refuses a rule that there is not, unless it may be among those that are refused.
+fn check_rule(id: &str, rules: &RuleSet) -> Result<(), String> {
+    let is_known = rules.rules().iter().any(|rule| *rule.id == *id);
+    match is_known || !rules.refused_domains().is_empty() {
+        true => Ok(()),
+        false => Err("there is no such rule".to_owned()),
     }
 }
 
@@ -200,6 +221,7 @@ async fn find(app: &App, options: &DenialOptions, named: Option<&Named>, most: u
         denials,
         groups,
         told_by,
+        note: None,
     }
 }
 

@@ -14,7 +14,9 @@ mod unmatched;
 pub(crate) use answer::{AnsweredBy, CheckAnswer, HeldAnswer, StatusAnswer, Statuses};
 pub(crate) use check::{Batch, CHECKS_MAX};
 pub(crate) use hold::{Released, Renewed, Settlement};
-pub(crate) use limit::{LimitAnswer, LimitRequest, LimitsAnswer, LimitsRequest, WindowText};
+pub(crate) use limit::{
+    DOMAIN as LIMIT_DOMAIN, LimitAnswer, LimitRequest, LimitsAnswer, LimitsRequest, WindowText,
+};
 pub(crate) use ratekeeper_proto::json::Object;
 pub(crate) use refusal::{Reason, Refusal};
 pub(crate) use request::{

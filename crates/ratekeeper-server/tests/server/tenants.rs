@@ -92,15 +92,40 @@ async fn a_quiet_tenant_is_found_in_the_flood_of_a_noisy_one() {
 
 #[tokio::test]
 async fn denials_of_a_place_that_there_is_not_are_no_answer() {
-    let running = start(RULES).await;
-    for (query, field) in [("domain=typo", "?domain"), ("rule=d.typo", "?rule")] {
+    let running = start(&RULES.replace("domain: d\n", "domain: shop\n")).await;
+    for (query, field) in [("domain=shpo", "?domain"), ("rule=shop.typo", "?rule")] {
         let path = format!("/admin/v1/denials?{query}");
         let (status, told) = get(&running, &path).await;
         assert_eq!(status, 400, "{told}");
         assert_eq!(told["field"], field, "{told}");
     }
-    let (status, told) = get(&running, "/admin/v1/denials?domain=d&rule=d.customer").await;
+    let path = "/admin/v1/denials?domain=shop&rule=shop.customer";
+    let (status, told) = get(&running, path).await;
     assert_eq!((status, &told["groups"]), (200, &json!([])));
+    assert_eq!(told.get("note"), None, "{told}");
+    running.stop().await;
+}
+
+/// Limits that come with the request count in domains that no rule has. Whoever polls their denials gets a list, before the
+/// first of them as well as after it.
+#[tokio::test]
+async fn denials_of_limits_that_come_with_requests_are_none_before_the_first() {
+    let running = start(RULES).await;
+    for domain in ["default", "trials"] {
+        let path = format!("/admin/v1/denials?domain={domain}");
+        let (status, told) = get(&running, &path).await;
+        assert_eq!((status, &told["groups"]), (200, &json!([])), "{told}");
+        assert!(told["note"].is_string(), "{told}");
+        let body = json!({ "identifier": "ada", "limit": 1, "duration": "1h", "domain": domain });
+        for _ in 0..2 {
+            let (status, answer) = running.post("/v1/limit", &body).await;
+            assert_eq!(status, 200, "{answer}");
+        }
+        let (status, told) = get(&running, &path).await;
+        assert_eq!(status, 200, "{told}");
+        assert_eq!(told["denials"][0]["domain"], domain, "{told}");
+        assert_eq!(told.get("note"), None, "{told}");
+    }
     running.stop().await;
 }
 

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::table::{Entry, Phase, Shard};
 use super::{PARTS, SyncedCounters};
-use crate::{Charge, Execution, Request, Step, StepOutcome, Verdicts};
+use crate::{Charge, CounterKey, Execution, Request, Step, StepOutcome, Verdicts};
 
 /// An answer, and what its caller has to do.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl SyncedCounters {
                 (tested, allowed, wakes)
             }
             None => {
-                let tested = test_new(part, step, 0, ahead, now);
+                let tested = test_new(part, step, (0, 0), ahead, now);
                 let allowed = step.decides_alone(tested.outcome.fits(), request.mode);
                 let wakes = self.charge(part, step, &tested, allowed, ahead, now);
                 (tested, allowed, wakes)
@@ -89,7 +89,13 @@ impl SyncedCounters {
             let step = &steps[index];
             let before = steps[..index].iter().rposition(|it| it.key == step.key);
             let taken = before.map_or(0, |before| tests[before].taken);
-            let mut tested = test(part, step, taken, ahead, now);
+            let mut tested = match part.entries.get(&step.key) {
+                Some(entry) => test_known(entry, step, taken, ahead, now),
+                None => {
+                    let promised = windows_promised(part, &steps[..index], &tests, step.key);
+                    test_new(part, step, (taken, promised), ahead, now)
+                }
+            };
             let takes = tested.outcome.fits() || step.charge == Charge::Always;
             if takes && matches!(tested.outcome, StepOutcome::Counted(_)) {
                 tested.taken = taken.saturating_add(u64::try_from(step.hits).unwrap_or(0));
@@ -207,15 +213,7 @@ fn moment_of(step: &Step, ahead: i64, now: Micros) -> Moment {
     }
 }
 
-/// Tests a step, before which `taken` hits were taken from its counter.
-fn test(part: &mut Shard, step: &Step, taken: u64, ahead: i64, now: Micros) -> Tested {
-    match part.entries.get(&step.key) {
-        Some(entry) => test_known(entry, step, taken, ahead, now),
-        None => test_new(part, step, taken, ahead, now),
-    }
-}
-
-/// Tests a step whose counter is there.
+/// Tests a step whose counter is there, before which `taken` hits were taken from it.
 #[inline]
 fn test_known(entry: &Entry, step: &Step, taken: u64, ahead: i64, now: Micros) -> Tested {
     let at = moment_of(step, entry.ahead.unwrap_or(ahead), now);
@@ -227,11 +225,17 @@ fn test_known(entry: &Entry, step: &Step, taken: u64, ahead: i64, now: Micros) -
     }
 }
 
-/// Tests a step whose counter is made when it is charged, if there is room for it.
-fn test_new(part: &mut Shard, step: &Step, taken: u64, ahead: i64, now: Micros) -> Tested {
+/// Tests a step whose counter is made when it is charged, if there is room for it beside `promised` windows.
+fn test_new(
+    part: &mut Shard,
+    step: &Step,
+    (taken, promised): (u64, usize),
+    ahead: i64,
+    now: Micros,
+) -> Tested {
     let at = moment_of(step, ahead, now);
     // A look makes no counter.
-    let outcome = match step.hits == 0 || part.has_room(step, ahead, now) {
+    let outcome = match step.hits == 0 || part.has_room(step, promised, ahead, now) {
         true => {
             let fresh = SyncedCounter::new();
             StepOutcome::Counted(fresh.test(&step.limit, ask(step, taken), &at))
@@ -239,6 +243,26 @@ fn test_new(part: &mut Shard, step: &Step, taken: u64, ahead: i64, now: Micros) 
         false => StepOutcome::Full(step.full_mode),
     };
     Tested { outcome, at, taken }
+}
+
+/// The (sub-)windows of the counters other than `key` that `steps` make in `part` when they are charged. Each was tested when
+/// there was room for it, and has to find that still.
+fn windows_promised(part: &Shard, steps: &[Step], tests: &[Tested], key: CounterKey) -> usize {
+    let place = SyncedCounters::part_of(key);
+    let is_new = |index: usize, step: &Step| {
+        let makes_one = step.hits != 0 || step.limit.is_post_paid();
+        makes_one
+            && step.key != key
+            && SyncedCounters::part_of(step.key) == place
+            && !part.entries.contains_key(&step.key)
+            && steps[..index].iter().all(|before| before.key != step.key)
+    };
+    let made = steps.iter().zip(tests).enumerate();
+    let made = made.filter(|(index, (step, tested))| {
+        matches!(tested.outcome, StepOutcome::Counted(_)) && is_new(*index, step)
+    });
+    made.map(|(_, (step, _))| SyncedCounter::parts_of(&step.limit))
+        .sum()
 }
 
 const fn ask(step: &Step, taken: u64) -> Ask {

@@ -136,7 +136,7 @@ impl Shard {
 
     /// Makes the counter of `step`, which is not there; returns false if there is no room.
     pub(super) fn make(&mut self, step: &Step, ahead: i64, now: Micros) -> bool {
-        let has_room = self.has_room(step, ahead, now);
+        let has_room = self.has_room(step, 0, ahead, now);
         if has_room {
             self.windows += SyncedCounter::parts_of(&step.limit);
             self.entries.insert(step.key, Entry::new(step));
@@ -144,9 +144,15 @@ impl Shard {
         has_room
     }
 
-    /// Returns true if there is room for the counter of `step`, or is now.
-    pub(super) fn has_room(&mut self, step: &Step, ahead: i64, now: Micros) -> bool {
-        let windows = SyncedCounter::parts_of(&step.limit);
+    /// Returns true if there is room for the counter of `step`, or is now, beside so many windows that were `promised`.
+    pub(super) fn has_room(
+        &mut self,
+        step: &Step,
+        promised: usize,
+        ahead: i64,
+        now: Micros,
+    ) -> bool {
+        let windows = promised + SyncedCounter::parts_of(&step.limit);
         if self.windows + windows > self.windows_max {
             self.make_room(ahead, now);
         }

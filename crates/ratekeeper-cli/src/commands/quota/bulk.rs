@@ -166,7 +166,7 @@ impl Import<'_> {
                 part.first
             ),
         };
-        anyhow!("{error:#}; {how_far}")
+        anyhow!("{}; {how_far}", output::with_causes(&error))
     }
 }
 

@@ -8,7 +8,8 @@ use crate::output::{self, within_line};
 use crate::settings::percent_encoded;
 use anyhow::{Context, Result, anyhow};
 use ratekeeper_quota::TenantDocument;
-use ratekeeper_rules::{Dated as _, TenantOverride};
+use ratekeeper_rules::{Dated as _, TenantOverride, TenantQuotas};
+use ratekeeper_server::admin_json::Usage;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::json;
@@ -40,10 +41,27 @@ pub(super) fn delete(args: &QuotaDelete) -> Result<ExitCode> {
 }
 
 pub(in crate::commands) fn reset(args: &TenantArgs) -> Result<ExitCode> {
+    let is_unused = is_unused(args);
     let answer = args.access.ask("POST", &path(args, "/reset"), "")?;
+    if is_unused {
+        output::complain(&format!(
+            "note: the database did not have {}, and no limit of it was used: is the name right?",
+            args.tenant
+        ));
+    }
     print(&args.access, &answer, |_: IgnoredAny| {
         format!("the usage of {} is reset to zero\n", args.tenant)
     })
+}
+
+/// Returns true for a tenant that has nothing to be reset, as far as this node knows: probably one whose name is misspelt.
+fn is_unused(args: &TenantArgs) -> bool {
+    let is_new = KnownTenant::read(args)
+        .is_ok_and(|known| known.version.is_none() && known.quotas == TenantQuotas::default());
+    let query = query([("domain", args.domain.as_deref())]);
+    let path = format!("/admin/v1/usage/{}?{query}", percent_encoded(&args.tenant));
+    let used = || args.access.ask::<Usage>("GET", &path, "");
+    is_new && used().is_ok_and(|told| told.usage.values().all(|limit| limit.used == 0))
 }
 
 pub(super) fn list(args: &QuotaList) -> Result<ExitCode> {

@@ -7,8 +7,10 @@ use crate::cli::{QuotaRevert, TenantArgs};
 use crate::commands::admin::query;
 use crate::output::{self, within_line};
 use anyhow::{Context, Result, bail};
+use ratekeeper_core::Timestamp;
+use ratekeeper_limiter::Clock;
 use ratekeeper_quota::{AuditDocument, QuotaDocument};
-use ratekeeper_rules::{TenantOverride, TenantQuotas};
+use ratekeeper_rules::{Dated as _, TenantOverride, TenantPlan, TenantQuotas, Term};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -32,7 +34,10 @@ pub(super) fn revert(args: &QuotaRevert) -> Result<ExitCode> {
         let now = KnownTenant::read(&args.tenant)?;
         let then = match args.to {
             Some(version) => state_at(&args.tenant, version)?,
-            None => beside_policy(state_before_last(&args.tenant)?, &now.quotas)?,
+            None => {
+                let then = state_before_last(&args.tenant)?;
+                beside_policy(then, &now.quotas, Clock::new().now())?
+            }
         };
         let written = match &then {
             Some(then) => now.put(&args.tenant, then).map(Some),
@@ -90,19 +95,41 @@ fn state_before_last(args: &TenantArgs) -> Result<Option<QuotaDocument>> {
 }
 
 /// The state with the steps of a policy that the tenant has `now`, in place of those that it had then: they come and go by
-/// themselves. They are those of the same plans, and none stand beside a limit that somebody has set for the tenant as a whole.
-fn beside_policy(then: Option<QuotaDocument>, now: &TenantQuotas) -> Result<Option<QuotaDocument>> {
+/// themselves. They are those of the same plan, which is in force at `time` in both and ends them, and none stand beside a limit
+/// that somebody has set for the tenant as a whole.
+fn beside_policy(
+    then: Option<QuotaDocument>,
+    now: &TenantQuotas,
+    time: Timestamp,
+) -> Result<Option<QuotaDocument>> {
     let Some(then) = then else {
         return Ok(None);
     };
     let mut quotas = then.quotas()?;
     quotas.overrides.retain(|own| own.steps.is_none());
     let is_whole = |own: &TenantOverride| own.descriptor.is_empty();
-    if quotas.plans == now.plans && !quotas.overrides.iter().any(is_whole) {
+    let plans = [&quotas, now].map(|quotas| in_force(quotas, time));
+    if let [Some(plan), Some(raised)] = plans
+        && plan.plan == raised.plan
+        && !quotas.overrides.iter().any(is_whole)
+    {
+        let until = plan.term().until;
         let steps = now.overrides.iter().filter(|own| own.steps.is_some());
-        quotas.overrides.extend(steps.cloned());
+        let steps = steps.map(|own| {
+            let from = own.term().from;
+            own.clone().during(Term { from, until })
+        });
+        let steps: Vec<_> = steps.collect();
+        quotas.overrides.extend(steps);
     }
     Ok(Some(QuotaDocument::of(&quotas)))
+}
+
+/// The plan that counts at `time`: of several, that which began last.
+fn in_force(quotas: &TenantQuotas, time: Timestamp) -> Option<&TenantPlan> {
+    let plans = quotas.plans.iter();
+    let plans = plans.filter(|plan| plan.term().contains(time));
+    plans.max_by_key(|plan| plan.term().from)
 }
 
 /// The state after change number `version`, or the one before it.
@@ -164,7 +191,8 @@ fn find(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ratekeeper_rules::TenantPlan;
+
+    const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
 
     /// A limit of the tenant as a whole, by so many steps of a policy if that is why it has it.
     fn whole(requests_per_unit: u64, steps: Option<u16>) -> TenantOverride {
@@ -196,7 +224,7 @@ mod tests {
         let raised = whole(1_500, Some(1));
         let reverted = |then: &TenantQuotas, now: &TenantQuotas| {
             let then = Some(QuotaDocument::of(then));
-            let document = beside_policy(then, now).expect("it says one thing");
+            let document = beside_policy(then, now, NOW).expect("it says one thing");
             document
                 .expect("the tenant was there")
                 .quotas()
@@ -220,6 +248,39 @@ mod tests {
         assert_eq!(reverted(&then, &now), then);
         let then = quotas("pro", &[whole(9, None)]);
         assert_eq!(reverted(&then, &now), then);
-        assert!(beside_policy(None, &now).expect("it can be told").is_none());
+        let none = beside_policy(None, &now, NOW).expect("it can be told");
+        assert!(none.is_none());
+    }
+
+    #[test]
+    fn steps_of_a_policy_stay_where_the_dates_of_their_plan_are_reverted() {
+        let term = |days: u64| Term {
+            from: Timestamp::EPOCH,
+            until: Timestamp::from_secs(1_800_000_000 + days * 86_400),
+        };
+        let until = |days, overrides: &[TenantOverride]| TenantQuotas {
+            plans: vec![TenantPlan::new("pro").during(term(days))],
+            overrides: overrides.to_vec(),
+            ..TenantQuotas::default()
+        };
+        let raised = |days| whole(1_500, Some(1)).during(term(days));
+        let reverted = |then: &TenantQuotas, now: &TenantQuotas| {
+            let then = Some(QuotaDocument::of(then));
+            let document = beside_policy(then, now, NOW).expect("it says one thing");
+            let document = document.expect("the tenant was there");
+            document.quotas().expect("it says one thing")
+        };
+        // They end with the plan.
+        let (then, now) = (until(30, &[]), until(60, &[raised(60)]));
+        assert_eq!(reverted(&then, &now), until(30, &[raised(30)]));
+        // It had ended.
+        let then = TenantQuotas {
+            plans: vec![TenantPlan::new("pro").during(Term {
+                from: Timestamp::EPOCH,
+                until: NOW,
+            })],
+            ..TenantQuotas::default()
+        };
+        assert_eq!(reverted(&then, &now), then);
     }
 }

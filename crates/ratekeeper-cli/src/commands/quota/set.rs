@@ -8,7 +8,7 @@ mod named;
 use super::changes::{Change, changes, not_in_force};
 use super::live::{print_tenant, read};
 use super::tenant::{KnownTenant, is_outdated};
-use crate::cli::QuotaSet;
+use crate::cli::{BadArgument, QuotaSet};
 use crate::output;
 use anyhow::{Context, Result, anyhow, bail};
 use named::{Named, named};
@@ -27,10 +27,7 @@ const ATTEMPTS_MAX: u32 = 5;
 pub(super) fn set(args: &QuotaSet) -> Result<ExitCode> {
     let wanted = match &args.file {
         Some(file) => Wanted::All(document(&read(file, BODY_BYTES_MAX)?)?),
-        None => match args.replace {
-            true => Wanted::All(Named::of(args)?.document()),
-            false => Wanted::Some(named(args)?),
-        },
+        None => Wanted::of_flags(args).map_err(|error| BadArgument::of(&error))?,
     };
     let mut attempt = 1;
     loop {
@@ -72,6 +69,13 @@ struct Wish {
 }
 
 impl Wanted {
+    fn of_flags(args: &QuotaSet) -> Result<Self> {
+        Ok(match args.replace {
+            true => Self::All(Named::of(args)?.document()),
+            false => Self::Some(named(args)?),
+        })
+    }
+
     /// The change of a tenant that is so `before`.
     fn on(&self, before: &KnownTenant) -> Result<Wish> {
         match self {

@@ -1,6 +1,7 @@
 //! The outcome of a check as JSON. `docs/rules.md` has the fields, which later versions only add to.
 
 use super::Checked;
+use crate::output;
 use ratekeeper_core::Limit;
 use ratekeeper_rules::{Diagnostic, Domain, Enforce, Loaded, RegionMode, Rule};
 use serde::Serialize;
@@ -104,7 +105,7 @@ impl<'a> Report<'a> {
             file: None,
             line: None,
             column: None,
-            message: format!("{error:#}"),
+            message: output::with_causes(error),
             help: None,
         };
         Self {

@@ -1,6 +1,6 @@
 //! The limits that a change lifts.
 
-use super::free;
+use super::free::{Descriptor, Descriptors};
 use ratekeeper_core::Limit;
 use ratekeeper_rules::{CUSTOM, Domain, Enforce, Evaluation, Rule, RuleIndex, RuleSet};
 use std::collections::{HashMap, HashSet};
@@ -12,16 +12,12 @@ pub(super) fn all(old: &RuleSet, new: &RuleSet) -> Vec<String> {
     for rule in before.by_id.values().filter(|rule| before.denies(rule)) {
         let id = &rule.id;
         match after.by_id.get(&**id) {
-            None if after.has_other(rule) => {}
-            None => match after.in_place_of(rule) {
-                None => warnings.push(format!("{id}: removed, and no limit is left in its place")),
-                Some(now) if is_as_strict(now, rule) => {}
-                Some(now) => {
-                    let (other, limit) = (&now.id, now.quota_in_words());
-                    let warning = format!("{id}: removed; {other} decides in its place: {limit}");
-                    warnings.push(warning);
-                }
-            },
+            None => {
+                let place = before.descriptors.get(&rule.domain, &rule.path);
+                let of_key = place.and_then(Descriptor::of_key);
+                let why = after.lifted(rule, of_key);
+                warnings.extend(why.map(|why| format!("{id}: removed{why}")));
+            }
             Some(now) => {
                 let why = match after.why_not(now) {
                     Some(why) => Some(format!("it {why} now")),
@@ -37,7 +33,8 @@ pub(super) fn all(old: &RuleSet, new: &RuleSet) -> Vec<String> {
             warnings.push(format!("{}: new, and lets everything pass", rule.id));
         }
     }
-    warnings.extend(free::taken(old, new, |rule| before.denies(rule)));
+    let is_held = |rule: &Rule| before.denies(rule);
+    warnings.extend(after.descriptors.taken(&before.descriptors, old, is_held));
     warnings.extend(only_leaves(old, new, |rule| before.denies(rule)));
     warnings.sort();
     warnings
@@ -76,6 +73,7 @@ struct Rules<'a> {
     by_id: HashMap<&'a str, &'a Rule>,
     /// The ids of the rules whose service level is disabled.
     off: HashSet<&'a str>,
+    descriptors: Descriptors<'a>,
 }
 
 impl<'a> Rules<'a> {
@@ -92,6 +90,7 @@ impl<'a> Rules<'a> {
         Self {
             by_id: shared.map(|rule| (&*rule.id, rule)).collect(),
             off: off.map(id).collect(),
+            descriptors: Descriptors::of(rules),
         }
     }
 
@@ -120,11 +119,34 @@ impl<'a> Rules<'a> {
         self.denying(gone).any(is_there)
     }
 
-    /// The rule that denies what `gone` did: that of the default plan, or that of the key whose value `gone` names.
-    fn in_place_of(&self, gone: &Rule) -> Option<&'a Rule> {
+    /// Says what the requests of `gone`, a rule that is no more, meet in its place; [`None`] if they meet a limit as strict.
+    /// The key whose value it names is at `of_key`.
+    fn lifted(&self, gone: &Rule, of_key: Option<&[Box<str>]>) -> Option<String> {
+        if self.has_other(gone) {
+            return None;
+        }
+        let descriptor = self.descriptors.get(&gone.domain, &gone.path);
+        if descriptor.is_some_and(Descriptor::is_free) {
+            return Some(", and its descriptor stays without a limit".to_owned());
+        }
+        // A descriptor that is there keeps its requests from the limit of the key.
+        let of_key = of_key.filter(|_| descriptor.is_none());
+        match self.in_place_of(gone, of_key) {
+            None => Some(", and no limit is left in its place".to_owned()),
+            Some(now) if is_as_strict(now, gone) => None,
+            Some(now) => {
+                let (other, limit) = (&now.id, now.quota_in_words());
+                Some(format!("; {other} decides in its place: {limit}"))
+            }
+        }
+    }
+
+    /// The rule that denies what `gone` did: that of the default plan, or that of the key.
+    fn in_place_of(&self, gone: &Rule, of_key: Option<&[Box<str>]>) -> Option<&'a Rule> {
         let takes_over = |rule: &&Rule| {
             let is_of_plan = rule.plan.is_none() || rule.plan == gone.plan;
-            is_of_plan && (is_path(&rule.path, &gone.path) || is_key_of(&rule.path, &gone.path))
+            let is_of_key = of_key.is_some_and(|key| is_path(&rule.path, key));
+            is_of_plan && (is_path(&rule.path, &gone.path) || is_of_key)
         };
         // The nearest in the tree, then that of its own plan.
         let all = self.denying(gone).filter(takes_over);
@@ -158,16 +180,6 @@ pub(super) fn is_path(one: &[Box<str>], other: &[Box<str>]) -> bool {
     };
     let mut parts = one.iter().zip(other);
     one.len() == other.len() && parts.all(|(one, other)| is_same(one, other))
-}
-
-/// Returns true if `key` ends with the key whose value `valued` ends with.
-pub(super) fn is_key_of(key: &[Box<str>], valued: &[Box<str>]) -> bool {
-    let (Some((key, above)), Some((valued, place))) = (key.split_last(), valued.split_last())
-    else {
-        return false;
-    };
-    let rest = valued.strip_prefix(&**key);
-    is_path(above, place) && rest.is_some_and(|rest| rest.starts_with('_'))
 }
 
 fn text_len(path: &[Box<str>]) -> usize {

@@ -1,7 +1,7 @@
 //! The differences, for people and as JSON. `docs/rules-tests.md` has the fields, which later versions only add to.
 
 use super::loosened;
-use crate::output::{count, within_line};
+use crate::output::{self, count, within_line};
 use ratekeeper_rules::{Change, ChangeKind, RuleSet};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -63,7 +63,7 @@ impl Report {
             rules: Vec::new(),
             others: Vec::new(),
             warnings: Vec::new(),
-            error: Some(format!("{error:#}")),
+            error: Some(output::with_causes(error)),
         }
     }
 

@@ -1,7 +1,7 @@
 //! An HTTP request to explain: its caller, the service level that applies, and the descriptors that are checked.
 
 use super::shedding::Shedding;
-use crate::cli::RulesExplain;
+use crate::cli::{BadArgument, RulesExplain};
 use crate::http_request::{self, RequestLineError};
 use crate::settings::Settings;
 use anyhow::{Result, anyhow};
@@ -153,24 +153,25 @@ impl Refusal {
 }
 
 /// `GET /product/7`.
-pub(super) fn request_line(text: &str) -> Result<(Method, Uri)> {
+pub(super) fn request_line(text: &str) -> Result<(Method, Uri), BadArgument> {
     http_request::request_line(text).map_err(|error| match error {
-        RequestLineError::NotTwoWords(_) => {
-            anyhow!("--request: {error}; write --request 'GET /product/7'")
-        }
-        error => anyhow!("--request: {error}"),
+        RequestLineError::NotTwoWords(_) => BadArgument(format!(
+            "--request: {error}; write --request 'GET /product/7'"
+        )),
+        error => BadArgument(format!("--request: {error}")),
     })
 }
 
 /// `x-api-key: abc`, each.
-pub(super) fn headers(lines: &[String]) -> Result<HeaderMap> {
+pub(super) fn headers(lines: &[String]) -> Result<HeaderMap, BadArgument> {
     let mut headers = HeaderMap::new();
     for line in lines {
         let parsed = line.split_once(':');
         let parsed = parsed.and_then(|(name, value)| http_request::header(name, value));
         // Not the line itself: it may be a secret.
         let (name, value) = parsed.ok_or_else(|| {
-            anyhow!("--header: expected a name and a value; write --header 'x-api-key: abc'")
+            let message = "--header: expected a name and a value; write --header 'x-api-key: abc'";
+            BadArgument(message.to_owned())
         })?;
         headers.append(name, value);
     }

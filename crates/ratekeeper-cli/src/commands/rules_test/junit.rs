@@ -15,8 +15,10 @@ pub(super) struct Case<'a> {
 pub(super) enum Outcome {
     Passed,
     Failed(String),
-    /// It was not run.
+    /// It is refused.
     Error(String),
+    /// It was not run.
+    Skipped(&'static str),
 }
 
 impl Outcome {
@@ -26,6 +28,10 @@ impl Outcome {
 
     const fn is_error(&self) -> bool {
         matches!(self, Self::Error(_))
+    }
+
+    const fn is_skipped(&self) -> bool {
+        matches!(self, Self::Skipped(_))
     }
 }
 
@@ -53,9 +59,10 @@ fn begin(xml: &mut String, element: &str, name: &str, cases: &[&Case<'_>]) {
     let count = |is: fn(&Outcome) -> bool| cases.iter().filter(|it| is(&it.outcome)).count();
     let (name, tests) = (escaped(name), cases.len());
     let (failures, errors) = (count(Outcome::is_failure), count(Outcome::is_error));
+    let skipped = count(Outcome::is_skipped);
     let _ = writeln!(
         xml,
-        "<{element} name=\"{name}\" tests=\"{tests}\" failures=\"{failures}\" errors=\"{errors}\">"
+        "<{element} name=\"{name}\" tests=\"{tests}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skipped}\">"
     );
 }
 
@@ -69,6 +76,10 @@ impl Case<'_> {
         let (element, text) = match &self.outcome {
             Outcome::Passed => {
                 xml.push_str("/>\n");
+                return;
+            }
+            Outcome::Skipped(why) => {
+                let _ = writeln!(xml, ">\n<skipped message=\"{why}\"/>\n</testcase>");
                 return;
             }
             Outcome::Failed(text) => ("failure", text),

@@ -1,14 +1,14 @@
 //! The results of tests, for people and as JSON. `docs/rules-tests.md` has the fields, which later versions only add to.
 
-use super::all;
 use super::compare::Mismatch;
 use super::junit::{Case, Outcome};
 use super::reached::Reached;
 use super::trial::FailedStep;
 use crate::output::{self, count, within_line};
 use ratekeeper_core::duration::format_duration;
-use ratekeeper_rules::{Diagnostic, Diagnostics, Position, RulesTest};
+use ratekeeper_rules::{Diagnostics, Position, RulesTest};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// The version of the fields: it changes if one is renamed, removed or means something else.
@@ -26,13 +26,13 @@ pub(super) struct Report {
     /// Files that are refused, or cannot be read.
     errors: Vec<Problem>,
     tests: Vec<TestResult>,
-    /// The number of rules, those that are off or unlimited left out; null if only some tests were run.
+    /// The number of rules, those that are off or unlimited left out; null if tests were left out, or their file is refused.
     rules: Option<usize>,
     /// The ids of the rules that answered no test, sorted; null likewise.
     unreached: Option<Vec<String>>,
-    /// The errors, for people.
+    /// Tests that were not run, since their rules are refused.
     #[serde(skip)]
-    texts: Vec<String>,
+    skipped: Vec<Skipped>,
 }
 
 #[derive(Serialize)]
@@ -43,6 +43,15 @@ struct Problem {
     column: Option<u32>,
     message: String,
     help: Option<String>,
+    /// All of it, for people.
+    #[serde(skip)]
+    text: String,
+}
+
+struct Skipped {
+    name: String,
+    file: String,
+    line: u32,
 }
 
 #[derive(Serialize)]
@@ -79,7 +88,7 @@ impl Default for Report {
             tests: Vec::new(),
             rules: None,
             unreached: None,
-            texts: Vec::new(),
+            skipped: Vec::new(),
         }
     }
 }
@@ -88,32 +97,44 @@ impl Report {
     /// The report where no test could be run.
     pub(super) fn failed(error: &anyhow::Error) -> Self {
         let mut report = Self::default();
-        report.error(None, format!("{error:#}"), None);
+        let message = output::with_causes(error);
+        report.error(Problem {
+            file: None,
+            line: None,
+            column: None,
+            text: message.clone(),
+            message,
+            help: None,
+        });
         report
     }
 
     /// Adds a file of tests, or rules, that are refused.
     pub(super) fn refuse(&mut self, refused: &Diagnostics) {
-        for Diagnostic {
-            place,
-            message,
-            help,
-            ..
-        } in refused.errors()
-        {
-            self.error(Some(place), message.clone(), help.clone());
+        for error in refused.errors() {
+            let Position { file, line, column } = &error.place;
+            self.error(Problem {
+                file: Some(file.to_string()),
+                line: Some(*line),
+                column: Some(*column),
+                message: error.message.clone(),
+                help: error.help.clone(),
+                text: error.to_string(),
+            });
         }
-        self.texts.extend(all(refused));
     }
 
-    fn error(&mut self, place: Option<&Position>, message: String, help: Option<String>) {
+    fn error(&mut self, problem: Problem) {
         self.ok = false;
-        self.errors.push(Problem {
-            file: place.map(|place| place.file.to_string()),
-            line: place.map(|place| place.line),
-            column: place.map(|place| place.column),
-            message,
-            help,
+        self.errors.push(problem);
+    }
+
+    /// Adds a test that cannot be run, since its rules are refused.
+    pub(super) fn skip(&mut self, test: &RulesTest) {
+        self.skipped.push(Skipped {
+            name: test.name.to_string(),
+            file: test.place.file.to_string(),
+            line: test.place.line,
         });
     }
 
@@ -144,7 +165,7 @@ impl Report {
         (self.rules, self.unreached) = (Some(rules), Some(unreached));
     }
 
-    /// The tests and the errors, the latter as those of their files.
+    /// The tests, and each file with errors.
     pub(super) fn cases(&self) -> Vec<Case<'_>> {
         let tests = self.tests.iter().map(|test| Case {
             file: &test.file,
@@ -155,15 +176,33 @@ impl Report {
                 false => Outcome::Failed(test.text()),
             },
         });
-        let errors = self.errors.iter().map(|error| Case {
-            file: error.file.as_deref().unwrap_or("ratekeeper"),
-            line: error.line.unwrap_or(1),
-            name: "is accepted",
-            outcome: Outcome::Error(error.message.clone()),
+        let skipped = self.skipped.iter().map(|test| Case {
+            file: &test.file,
+            line: test.line,
+            name: &test.name,
+            outcome: Outcome::Skipped("its rules are refused"),
         });
-        let mut cases: Vec<_> = tests.chain(errors).collect();
+        let mut cases: Vec<_> = tests.chain(skipped).chain(self.refused()).collect();
         cases.sort_by_key(|case| case.file);
         cases
+    }
+
+    /// A case for each file with errors: two of one name would be one for those who read them.
+    fn refused(&self) -> impl Iterator<Item = Case<'_>> {
+        let mut files: BTreeMap<&str, Vec<&Problem>> = BTreeMap::new();
+        for error in &self.errors {
+            let file = error.file.as_deref().unwrap_or("ratekeeper");
+            files.entry(file).or_default().push(error);
+        }
+        files.into_iter().map(|(file, errors)| {
+            let texts: Vec<_> = errors.iter().map(|error| &*error.text).collect();
+            Case {
+                file,
+                line: errors.iter().find_map(|error| error.line).unwrap_or(1),
+                name: "is accepted",
+                outcome: Outcome::Error(texts.join("\n")),
+            }
+        })
     }
 
     /// Returns true if nothing was run or refused.
@@ -176,8 +215,8 @@ impl Report {
     }
 
     /// The errors of files that are refused, for people.
-    pub(super) fn errors(&self) -> &[String] {
-        &self.texts
+    pub(super) fn errors(&self) -> impl Iterator<Item = &str> {
+        self.errors.iter().map(|error| &*error.text)
     }
 
     /// For people: a line for each test, those that passed left out if `is_quiet`.
@@ -190,7 +229,7 @@ impl Report {
             self.add_unreached(&mut text);
         }
         let passed = count(self.passed, "test");
-        match (self.failed, self.texts.len()) {
+        match (self.failed, self.errors.len()) {
             (0, 0) if is_quiet => {}
             (0, 0) => {
                 let _ = writeln!(text, "ok: {passed} passed");

@@ -7,6 +7,7 @@ use crate::settings::Settings;
 use anyhow::{Context, Result};
 use ratekeeper_rules::{Diagnostics, RuleSet};
 use std::collections::HashMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The sets of rules that have been read, by their paths.
@@ -14,7 +15,7 @@ pub(super) struct Rulebook<'a> {
     settings: &'a Settings,
     /// The rules of the command line, which count for all tests.
     given: Option<&'a Path>,
-    /// [`None`] for rules that are refused.
+    /// By one path, however tests spell it. [`None`] for rules that are refused.
     read: HashMap<PathBuf, Option<(RuleSet, Reached)>>,
 }
 
@@ -52,15 +53,16 @@ impl<'a> Rulebook<'a> {
                 "{file} names no rules; write `rules: api.yaml` into it, or name them: --rules PATH"
             )
         })?;
-        if !self.read.contains_key(&path) {
+        let place = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+        if !self.read.contains_key(&place) {
             let rules = self.load(&path, report)?;
             let rules = rules.map(|rules| {
                 let reached = Reached::of(&rules);
                 (rules, reached)
             });
-            self.read.insert(path.clone(), rules);
+            self.read.insert(place.clone(), rules);
         }
-        let read = self.read.get_mut(&path).and_then(Option::as_mut);
+        let read = self.read.get_mut(&place).and_then(Option::as_mut);
         Ok(read.map(|(rules, reached)| (rules.clone(), reached)))
     }
 

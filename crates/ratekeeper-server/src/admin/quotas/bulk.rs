@@ -19,6 +19,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::asked::ChangedBy;
+use super::list::refuse_unknown;
 use super::listed::lost;
 use super::refused::{no_database, refusal};
 use crate::admin::old_names::OldNames;
@@ -240,6 +241,9 @@ pub(in crate::admin) async fn export(
     // Read before the answer begins: a database that is away is a 503 and not half a file.
     let first = pages.read(cursor.as_ref(), most).await;
     let (text, rest) = first.map_err(|error| refusal(&error))?;
+    if text.is_empty() && cursor.is_none() {
+        refuse_unknown(&app, pages.filter.domain.as_deref())?;
+    }
     let head = if cursor.is_none() {
         bulk_head(format)
     } else {

@@ -64,6 +64,9 @@ pub(in crate::admin) async fn list(
     };
     let page = quotas.store.list(&filter, cursor.as_ref(), most).await;
     let page = page.map_err(|error| refusal(&error))?;
+    if page.records.is_empty() && cursor.is_none() {
+        refuse_unknown(&app, filter.domain.as_deref())?;
+    }
     let snapshot = app.limiter.snapshot();
     let now = app.limiter.clock().now();
     let records = page.records.iter();
@@ -73,4 +76,18 @@ pub(in crate::admin) async fn list(
             .collect(),
         next_cursor: page.next.as_ref().map(ToString::to_string),
     }))
+}
+
+/// Refuses a domain that neither the rules have nor a tenant in the database: an empty list would be taken for an answer.
+pub(super) fn refuse_unknown(app: &App, domain: Option<&str>) -> Result<(), ApiError> {
+    let snapshot = app.limiter.snapshot();
+    let rules = snapshot.rules();
+    let is_known =
+        |name: &str| rules.domain(name).is_some() || rules.refused_domains().contains(name);
+    match domain {
+        Some(name) if app.is_loaded() && !is_known(name) => {
+            Err(ApiError::invalid("?domain", "there is no such domain"))
+        }
+        _ => Ok(()),
+    }
 }

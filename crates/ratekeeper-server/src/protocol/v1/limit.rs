@@ -22,7 +22,7 @@ use crate::access::callers::Power;
 const IDENTIFIER: &str = "identifier";
 
 /// The domain of limits that name none.
-const DOMAIN: &str = "default";
+pub(crate) const DOMAIN: &str = "default";
 
 /// The longest window: 366 days.
 const WINDOW_MAX: Micros = Micros::from_secs(366 * 86_400);
