@@ -34,8 +34,13 @@ pub struct LimiterOptions {
     pub modes: Modes,
     /// The key of the hash that names counters; None takes that of the store, if its nodes share
     /// one, else makes a new one. Counters that are to be found again after a restart need the key
-    /// they were named with.
+    /// they were named with. Who has it can settle each other's permits and reservations, so limiters
+    /// that do not share their counters must not share it.
     pub hash_key: Option<HashKey>,
+    /// The key of the hashes that show secrets ([`Snapshot::fingerprint`]) and tell tenants apart
+    /// ([`Snapshot::tenant_hash`]); None takes that which names counters. Limiters that do not share their counters may
+    /// share it.
+    pub fingerprint_key: Option<HashKey>,
     /// The time at which the clock begins at the earliest: that at which counters were saved which go on here.
     pub clock_from: Timestamp,
 }
@@ -99,7 +104,7 @@ impl<S: Store> Limiter<S> {
         let snapshot = Snapshot::new(
             Arc::clone(&rules),
             Switches::default(),
-            options.modes,
+            &options,
             namer,
             &places,
             Before::Saved(SavedSlots::default()),
@@ -297,8 +302,8 @@ impl<S: Store> Limiter<S> {
     }
 
     fn put(&self, rules: Arc<RuleSet>, switches: Switches, namer: Namer, before: Before<'_>) {
-        let (places, modes) = (StoreSlots(&self.store), self.options.modes);
-        let after = Snapshot::new(rules, switches, modes, namer, &places, before);
+        let (places, options) = (StoreSlots(&self.store), &self.options);
+        let after = Snapshot::new(rules, switches, options, namer, &places, before);
         self.snapshot.store(Arc::new(after));
     }
 
