@@ -11,7 +11,7 @@ use crate::tenants::{
     BadQuotas, Dated, OVERRIDES_MAX, QuotaList, Site, Target, TenantOverride, TenantPlan,
     TenantQuotas, Term, entry_of,
 };
-use crate::{PlanIndex, Position, Rule};
+use crate::{Domain, PlanIndex, Position, Rule};
 use ratekeeper_core::Algorithm;
 use ratekeeper_core::duration::parse_duration;
 
@@ -76,6 +76,22 @@ impl TenantQuotas {
     }
 }
 
+impl RuleSet {
+    /// Returns true if both overrides are the same limit for tenants of `domain`, whatever their words.
+    #[must_use]
+    pub fn is_same_override(
+        &self,
+        domain: &Domain,
+        one: &TenantOverride,
+        other: &TenantOverride,
+    ) -> bool {
+        let site = self.site(domain);
+        let made = |own: &TenantOverride| own.compile(&site, self.rules()).ok();
+        let both = made(one).zip(made(other));
+        both.is_some_and(|(one, other)| one.is_same(other))
+    }
+}
+
 /// Checks the dates of all parts. Two that are for the same thing cannot begin at the same time.
 fn check_terms<T: Dated>(
     list: QuotaList,
@@ -121,6 +137,16 @@ impl MadeOverride {
         let mut rules = self.rules.into_iter();
         let found = rules.find(|(own, _)| *own == plan);
         found.and_then(|(_, rule)| rule.ok())
+    }
+
+    /// Returns true if both have the same rules on all plans, and any at all.
+    fn is_same(self, other: Self) -> bool {
+        let allowed = |made: Self| {
+            let rules = made.rules.into_iter();
+            rules.filter_map(|(plan, rule)| Some((plan, rule.ok()?)))
+        };
+        let (one, other): (Vec<_>, Vec<_>) = (allowed(self).collect(), allowed(other).collect());
+        !one.is_empty() && one == other
     }
 
     /// Checks that it is allowed on all of `plans`.
