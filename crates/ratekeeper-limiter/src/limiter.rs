@@ -99,12 +99,13 @@ impl<S: Store> Limiter<S> {
         let shared = || store.hash_key();
         let hash_key = options.hash_key.or_else(shared);
         let namer = Namer::new(hash_key.unwrap_or_else(HashKey::random));
+        let namer = namer.with_fingerprints(options.fingerprint_key);
         let places = StoreSlots(&store);
         let rules = Arc::new(rules);
         let snapshot = Snapshot::new(
             Arc::clone(&rules),
             Switches::default(),
-            &options,
+            options.modes,
             namer,
             &places,
             Before::Saved(SavedSlots::default()),
@@ -297,13 +298,13 @@ impl<S: Store> Limiter<S> {
             return;
         }
         let (rules, switches) = (before.shared_rules(), before.switches().clone());
-        let namer = Namer::new(hash_key);
+        let namer = Namer::new(hash_key).with_fingerprints(self.options.fingerprint_key);
         self.put(rules, switches, namer, Before::Snapshot(&before));
     }
 
     fn put(&self, rules: Arc<RuleSet>, switches: Switches, namer: Namer, before: Before<'_>) {
-        let (places, options) = (StoreSlots(&self.store), &self.options);
-        let after = Snapshot::new(rules, switches, options, namer, &places, before);
+        let (places, modes) = (StoreSlots(&self.store), self.options.modes);
+        let after = Snapshot::new(rules, switches, modes, namer, &places, before);
         self.snapshot.store(Arc::new(after));
     }
 

@@ -11,15 +11,15 @@ use ratekeeper_core::{Limit, Whole};
 use ratekeeper_rules::{
     CUSTOM, Domain, Rule, RuleIndex, RulePart, RuleSet, ShedMode, ShedRules, ShedderKind,
 };
-use ratekeeper_store::{HashKey, RuleSlot, Store, StoreSlot};
+use ratekeeper_store::{RuleSlot, Store, StoreSlot};
 
+use crate::LimitSource;
 use crate::compiled::{Compiled, StoreSlots};
 use crate::identity::{Namer, fingerprint, tenant_hash};
 use crate::slots::{SavedSlots, Slots};
 use crate::stats::RuleStats;
 use crate::switch::{RuleMode, RuleSwitch, Switches};
 use crate::token::Sealer;
-use crate::{LimitSource, LimiterOptions};
 use held::HeldLimits;
 
 /// Modes that apply to every rule.
@@ -40,8 +40,6 @@ pub struct Snapshot {
     /// Writes permits and reservations, by the same hash key.
     pub(crate) sealer: Sealer,
     pub(crate) modes: Modes,
-    /// Shows secrets, and tells tenants apart.
-    fingerprint_key: HashKey,
     pub(crate) has_replaces: bool,
     /// The limits by which permits, reservations and bills are settled.
     held: HeldLimits,
@@ -100,7 +98,7 @@ impl Snapshot {
     pub(crate) fn new(
         rules: Arc<RuleSet>,
         switches: Switches,
-        options: &LimiterOptions,
+        modes: Modes,
         namer: Namer,
         places: &StoreSlots<'_, impl Store>,
         before: Before<'_>,
@@ -165,8 +163,7 @@ impl Snapshot {
             compiled,
             namer,
             sealer: Sealer::new(namer.hash_key()),
-            modes: options.modes,
-            fingerprint_key: options.fingerprint_key.unwrap_or(namer.hash_key()),
+            modes,
             has_replaces,
             held,
             shed: rules_of_shedders(rules.shed(), &switches),
@@ -201,13 +198,13 @@ impl Snapshot {
     /// least 8 others stay hidden. It is the same on all nodes that share the key of fingerprints.
     #[must_use]
     pub fn fingerprint(&self, secret: &str) -> String {
-        fingerprint(self.fingerprint_key, secret)
+        fingerprint(self.namer.fingerprint_key(), secret)
     }
 
     /// A hash of the tenant with this key and name, the same on all nodes that share the key of fingerprints.
     #[must_use]
     pub fn tenant_hash(&self, key: &str, name: &str) -> u64 {
-        tenant_hash(self.fingerprint_key, key, name)
+        tenant_hash(self.namer.fingerprint_key(), key, name)
     }
 
     /// The rule whose counters the store knows by `slot`; the first, where several share it.

@@ -543,7 +543,7 @@ fn overrides_are_shared_like_the_limit_of_the_tenants_plan() {
     assert_eq!(with.rules.unused_overrides().len(), 2);
 }
 
-/// What regions cannot share is allowed to tenants whose plans they do not share.
+/// A limit that regions cannot share is allowed to tenants whose plans they do not share.
 #[test]
 fn an_override_is_refused_by_the_way_in_which_regions_share_its_tenants_plan() {
     let text = apart("{ window: 1m, limit: 1000, algorithm: leaky_bucket, regions: none }");
