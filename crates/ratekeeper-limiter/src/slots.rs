@@ -69,7 +69,7 @@ impl SavedSlots {
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (next, rules) = bytes.split_first_chunk()?;
         let (rules, rest) = rules.as_chunks::<RULE_BYTES>();
-        let rules: Option<_> = rules.iter().map(|bytes| rule(bytes)).collect();
+        let rules: Option<_> = rules.iter().map(rule).collect();
         let next = Some(RuleSlot(u16::from_le_bytes(*next))).filter(|next| next.0 < OVERRIDES.0)?;
         rest.is_empty().then_some(Self {
             rules: rules?,

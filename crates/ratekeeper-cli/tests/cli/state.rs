@@ -192,7 +192,7 @@ fn a_file_of_a_later_version_is_refused_and_left_as_it_is() {
     later[8] = 200;
     fs::write(&path, &later).expect("files can be written");
     let said = refused(folder.path());
-    let knows = "--state data/counters.state: the state file is of format 200, and this version of Ratekeeper knows format 3: a later version wrote it; run that one, or move it away";
+    let knows = "--state data/counters.state: the state file is of format 200, and this version of Ratekeeper knows format 4: a later version wrote it; run that one, or move it away";
     assert_contains(&said, knows);
     assert_eq!(fs::read(&path).expect("it is there"), later);
 }

@@ -88,7 +88,7 @@ impl RuleSet {
         let site = self.site(domain);
         let made = |own: &TenantOverride| own.compile(&site, self.rules()).ok();
         let both = made(one).zip(made(other));
-        both.is_some_and(|(one, other)| one.is_same(other))
+        both.is_some_and(|(one, other)| MadeOverride::are_same(one, other))
     }
 }
 
@@ -140,12 +140,12 @@ impl MadeOverride {
     }
 
     /// Returns true if both have the same rules on all plans, and any at all.
-    fn is_same(self, other: Self) -> bool {
+    fn are_same(one: Self, other: Self) -> bool {
         let allowed = |made: Self| {
             let rules = made.rules.into_iter();
             rules.filter_map(|(plan, rule)| Some((plan, rule.ok()?)))
         };
-        let (one, other): (Vec<_>, Vec<_>) = (allowed(self).collect(), allowed(other).collect());
+        let (one, other): (Vec<_>, Vec<_>) = (allowed(one).collect(), allowed(other).collect());
         !one.is_empty() && one == other
     }
 

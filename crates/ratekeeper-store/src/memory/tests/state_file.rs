@@ -474,7 +474,6 @@ fn loaded_counters_count_towards_the_share_of_their_rule() {
     let config = MemoryConfig {
         memory_limit: 1 << 20,
         max_share_percent: 50,
-        ..MemoryConfig::default()
     };
     let made = || MemoryStore::new(config).unwrap();
     let daily = limit(Algorithm::FixedWindow, 1, 86_400);
