@@ -146,6 +146,10 @@ fn options(settings: &Settings) -> LimiterOptions {
     let mut options = LimiterOptions::default();
     options.profile = *settings.values.profile;
     options.modes = settings.values.modes();
-    options.hash_key = *settings.values.store_hash_key;
+    // It names counters in Redis alone: those in memory are each node's own, which nobody else may settle.
+    options.fingerprint_key = *settings.values.store_hash_key;
     options
 }
+
+#[cfg(test)]
+mod tests;

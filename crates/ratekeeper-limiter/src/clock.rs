@@ -44,6 +44,13 @@ impl Clock {
         Timestamp::from_micros(boot_micros() + self.offset.load(Ordering::Relaxed))
     }
 
+    /// The time by which this clock is ahead of the wall clock, which it then follows slowly.
+    #[must_use]
+    pub fn ahead(&self) -> Micros {
+        let wall = Timestamp::from_micros(wall_micros());
+        self.now().since(wall)
+    }
+
     /// The time since the machine started, which no change of the wall clock moves.
     pub(crate) fn boot(&self) -> Micros {
         Micros::new(boot_micros())
@@ -112,6 +119,9 @@ mod tests {
         assert!(clock.now().as_micros() >= saved_at);
         clock.reanchor();
         assert!(clock.now().as_micros() >= saved_at - SLEW_MAX_US);
+        // Nobody sets the wall clock by half of it meanwhile.
+        let ahead = clock.ahead().get();
+        assert!((300_000_000..=600_000_000).contains(&ahead), "{ahead}");
         let clock = Clock::not_before(Timestamp::from_micros(wall - 600_000_000));
         assert!(clock.now().as_micros() >= wall);
     }

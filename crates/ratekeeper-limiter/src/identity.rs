@@ -60,6 +60,8 @@ impl LimitPlace {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Namer {
     hash_key: HashKey,
+    /// The key of fingerprints and of tenants' hashes; [`None`] if it is the same.
+    fingerprint_key: Option<HashKey>,
     /// A hasher fed nothing but the hash key.
     hasher: WordHasher,
     /// True while the store may still tell another hash key.
@@ -78,9 +80,23 @@ impl Namer {
         let (low, high) = key.split_at(8);
         Self {
             hash_key,
+            fingerprint_key: None,
             hasher: WordHasher::new([word(low), word(high)]),
             is_provisional: false,
         }
+    }
+
+    /// The same names, with fingerprints under a key of their own if there is one.
+    pub(crate) const fn with_fingerprints(self, key: Option<HashKey>) -> Self {
+        Self {
+            fingerprint_key: key,
+            ..self
+        }
+    }
+
+    /// The key of fingerprints and of tenants' hashes.
+    pub(crate) fn fingerprint_key(&self) -> HashKey {
+        self.fingerprint_key.unwrap_or(self.hash_key)
     }
 
     /// The same names, until the store has told the hash key.

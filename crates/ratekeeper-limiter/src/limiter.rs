@@ -34,8 +34,13 @@ pub struct LimiterOptions {
     pub modes: Modes,
     /// The key of the hash that names counters; None takes that of the store, if its nodes share
     /// one, else makes a new one. Counters that are to be found again after a restart need the key
-    /// they were named with.
+    /// they were named with. Who has it can settle each other's permits and reservations, so limiters
+    /// that do not share their counters must not share it.
     pub hash_key: Option<HashKey>,
+    /// The key of the hashes that show secrets ([`Snapshot::fingerprint`]) and tell tenants apart
+    /// ([`Snapshot::tenant_hash`]); None takes that which names counters. Limiters that do not share their counters may
+    /// share it.
+    pub fingerprint_key: Option<HashKey>,
     /// The time at which the clock begins at the earliest: that at which counters were saved which go on here.
     pub clock_from: Timestamp,
 }
@@ -94,6 +99,7 @@ impl<S: Store> Limiter<S> {
         let shared = || store.hash_key();
         let hash_key = options.hash_key.or_else(shared);
         let namer = Namer::new(hash_key.unwrap_or_else(HashKey::random));
+        let namer = namer.with_fingerprints(options.fingerprint_key);
         let places = StoreSlots(&store);
         let rules = Arc::new(rules);
         let snapshot = Snapshot::new(
@@ -292,7 +298,7 @@ impl<S: Store> Limiter<S> {
             return;
         }
         let (rules, switches) = (before.shared_rules(), before.switches().clone());
-        let namer = Namer::new(hash_key);
+        let namer = Namer::new(hash_key).with_fingerprints(self.options.fingerprint_key);
         self.put(rules, switches, namer, Before::Snapshot(&before));
     }
 

@@ -188,16 +188,16 @@ impl Snapshot {
     }
 
     /// Returns `secret` as answers and logs show it: a keyed hash, and its last 4 characters where at
-    /// least 8 others stay hidden. It is the same on all nodes that share the hash key.
+    /// least 8 others stay hidden. It is the same on all nodes that share the key of fingerprints.
     #[must_use]
     pub fn fingerprint(&self, secret: &str) -> String {
-        fingerprint(self.namer.hash_key(), secret)
+        fingerprint(self.namer.fingerprint_key(), secret)
     }
 
-    /// A hash of the tenant with this key and name, the same on all nodes that share the hash key.
+    /// A hash of the tenant with this key and name, the same on all nodes that share the key of fingerprints.
     #[must_use]
     pub fn tenant_hash(&self, key: &str, name: &str) -> u64 {
-        tenant_hash(self.namer.hash_key(), key, name)
+        tenant_hash(self.namer.fingerprint_key(), key, name)
     }
 
     /// The rule whose counters the store knows by `slot`; the first, where several share it.

@@ -318,13 +318,6 @@ fn is_raised(own: &TenantOverride) -> bool {
     own.descriptor.is_empty() && own.steps.is_some()
 }
 
-/// Returns true if both let as many hits pass, of as many steps, whatever else they say.
-fn is_same_limit(one: &TenantOverride, other: &TenantOverride) -> bool {
-    let numbers = |own: &TenantOverride| (own.requests_per_unit, own.burst, own.steps);
-    let windows = |own: &TenantOverride| (own.unit.clone(), own.window.clone());
-    numbers(one) == numbers(other) && windows(one) == windows(other)
-}
-
 fn editor() -> Editor {
     Editor {
         name: EDITOR.to_owned(),
@@ -352,7 +345,10 @@ impl Raised<'_> {
         wanted: Option<&TenantOverride>,
     ) -> bool {
         let both = own.zip(wanted);
-        let is_reworded = both.is_some_and(|(own, wanted)| is_same_limit(own, wanted));
+        let is_reworded = both.is_some_and(|(own, wanted)| {
+            let is_same = || self.rules.is_same_override(self.domain, own, wanted);
+            own.steps == wanted.steps && is_same()
+        });
         own != wanted && (!is_reworded || changed.after(REWORDED_EVERY) <= self.now)
     }
 

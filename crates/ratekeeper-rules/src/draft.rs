@@ -67,7 +67,7 @@ pub(crate) struct LimitDefaults<'a> {
 }
 
 /// A limit that has been checked.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct BuiltLimit {
     pub(crate) mark: Mark,
     pub(crate) limit: RuleLimit,

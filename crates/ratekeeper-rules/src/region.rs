@@ -99,7 +99,12 @@ pub(crate) struct RegionKeys {
 }
 
 impl RegionKeys {
-    /// Those of a rule.
+    /// Those of `rule`.
+    pub(crate) fn of_rule(rule: &Rule) -> Self {
+        Self::of(rule.regions, rule.post_interval, rule.on_silence)
+    }
+
+    /// Those that are written so.
     pub(crate) fn of(
         mode: Option<RegionMode>,
         post_interval: Option<Micros>,

@@ -46,6 +46,11 @@ impl<'s> Report<'s> {
         }
     }
 
+    /// The number of errors so far, without those beyond the first 200.
+    pub(crate) const fn errors_told(&self) -> usize {
+        self.errors.len()
+    }
+
     pub(crate) fn error(&mut self, mark: Mark, message: impl Into<String>, help: impl Help) {
         self.say(Severity::Error, mark, message.into(), help.into_help());
     }

@@ -7,6 +7,7 @@
 mod descriptor;
 mod index;
 mod level;
+mod own_rules;
 mod pattern;
 mod quotas;
 mod raised;
@@ -21,10 +22,11 @@ use hashbrown::HashTable;
 use ratekeeper_core::Timestamp;
 
 use crate::tenant_key::{TenantHash, TenantKey};
-use crate::{PathFolding, PathForm, PlanIndex, RuleIndex, ServiceLevel, TENANT};
+use crate::{PathFolding, PathForm, PlanIndex, ServiceLevel, TENANT};
 pub use descriptor::{OverrideDescriptor, WHOLE_TENANT};
 pub use index::TenantIndex;
 pub(crate) use index::{DomainTenants, FoundTenant, Resolved, ResolvedLimit, StoredTenants};
+pub(crate) use own_rules::OwnRules;
 pub(crate) use pattern::Pattern;
 pub use quotas::{BadQuotas, Dated, Dates, QuotaList, TenantOverride, TenantPlan, TenantQuotas};
 #[cfg(feature = "yaml")]
@@ -53,7 +55,7 @@ pub(crate) struct OwnLimit {
     /// As it is written.
     pub(crate) descriptor: Arc<OverrideDescriptor>,
     pub(crate) pattern: Arc<Pattern>,
-    pub(crate) rule: RuleIndex,
+    pub(crate) rules: OwnRules,
 }
 
 /// A tenant that files list.

@@ -449,6 +449,35 @@ fn a_classifier_behind_one_that_covers_it_is_told() {
     assert_eq!(fine, [""; 0]);
 }
 
+/// It says nothing about the items behind it, as the condition that it lacks was meant.
+#[test]
+fn a_wrong_item_of_classify_is_the_only_thing_told() {
+    for wrong in [
+        "{ class: critical, header: \"x-p: 1\" }",
+        "{ class: critical, pathPattern: pay }",
+        "{ class: critical, methods: [\"G T\"] }",
+        "{ class: urgent, methods: [PUT] }",
+    ] {
+        let text = format!(
+            "domain: d
+shed:
+  fleet: {{ capacity: 1000 }}
+  classify:
+  - {wrong}
+  - {{ class: read, methods: [POST] }}
+  - {{ class: read, methods: [PATCH] }}
+"
+        );
+        let source = Source {
+            name: "0.yaml".to_owned(),
+            text,
+        };
+        let refused = load(&[source], &Options::default()).expect_err("an item is wrong");
+        assert_eq!(refused.errors().len(), 1, "{refused}");
+        assert_eq!(refused.warnings(), [], "{wrong}");
+    }
+}
+
 #[test]
 fn a_reserve_for_a_class_that_no_request_is_in_is_told() {
     let of = |shed: &str| warnings(&[&format!("domain: d\nshed: {{ {shed} }}\n")]);

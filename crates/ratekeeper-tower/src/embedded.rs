@@ -42,6 +42,10 @@ impl<S: Store> Enforcer for Arc<Limiter<S>> {
         Some(self.snapshot().tenant_hash(key, name))
     }
 
+    fn now(&self) -> Timestamp {
+        self.clock().now()
+    }
+
     fn ask(&self, check: &Check<'_>, terms: EnforceOptions) -> AnswerOf<Self> {
         let now = self.clock().now();
         let stage = AdmissionContext {

@@ -2,8 +2,9 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use ratekeeper_core::Timestamp;
 use ratekeeper_http::answer::{Denial, HeaderLines, Headers};
 use ratekeeper_limiter::Check;
 use ratekeeper_rules::{RuleSet, ShedRules, secret};
@@ -44,6 +45,13 @@ pub trait Enforcer: Clone + Send + Sync + 'static {
     fn tenant_hash(&self, key: &str, name: &str) -> Option<u64> {
         let _ = (key, name);
         None
+    }
+
+    /// The time by which plans begin and end.
+    fn now(&self) -> Timestamp {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let micros = since.unwrap_or_default().as_micros();
+        Timestamp::from_micros(u64::try_from(micros).unwrap_or(0))
     }
 
     /// Decides `check` on `terms`.

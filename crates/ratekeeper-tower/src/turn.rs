@@ -4,13 +4,13 @@ use std::hash::BuildHasher;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Extensions, HeaderMap, Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
-use ratekeeper_core::{Micros, Timestamp};
+use ratekeeper_core::Micros;
 use ratekeeper_http::answer::{Denial, Form, HeaderLines, HttpDenial, Refusal};
 use ratekeeper_http::{Original, Refused, RpcId};
 use ratekeeper_limiter::{BudgetUse, Waiting};
@@ -296,9 +296,7 @@ impl<E: Enforcer> Shared<E> {
     /// The plan of the tenant that `caller` names, if the domain has plans.
     fn plan<'a>(&self, rules: &'a RuleSet, caller: Entry<'_>) -> Option<&'a str> {
         let domain = rules.domain(self.domain(rules)?)?;
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let now = Timestamp::from_micros(micros(since.ok()?).get());
-        domain.plan_of(caller, now)
+        domain.plan_of(caller, self.enforcer.now())
     }
 
     /// The domain whose rules apply. If several could, it still picks one: a reload must not switch limits off.

@@ -300,8 +300,8 @@ settings! {
         store_cert: Option<PathBuf> = file() => full_path;
         /// Private key of that certificate, as unencrypted PEM
         store_key: Option<PathBuf> = file() => full_path;
-        /// Key of the hashes that name counters in Redis, and tenants to load shedders: 32 hexadecimal digits, the same
-        /// on all nodes. Unset: generated at random and shared through Redis
+        /// Key of the hashes that name counters in Redis, tenants to load shedders, and secrets in answers and logs: 32
+        /// hexadecimal digits, the same on all nodes. Unset: generated at random and shared through Redis
         store_hash_key: Option<HashKey> = secret("HEX") => store_hash_key;
         /// Longest time that a decision waits for Redis in total before the failure mode decides; 1ms to 1s
         store_deadline: Duration = value("DURATION", "10ms") => deadline;

@@ -1,12 +1,14 @@
 //! Limits that follow usage: the same on SQLite and on PostgreSQL, and each step taken once.
 
-use ratekeeper_core::{Micros, Timestamp};
+use std::sync::Arc;
+
+use ratekeeper_core::{Micros, Regions, Timestamp};
 use ratekeeper_quota::{
     AdjustRound, AdjustStep, CallRow, Precondition, QuotaStore, TenantPut, TenantRecord, UsageRow,
 };
 use ratekeeper_rules::{
-    AdjustMode, Dated as _, Options, RuleSet, Source, TenantOverride, TenantPlan, TenantQuotas,
-    Term, load,
+    AdjustMode, Dated as _, NodeRegion, Options, RuleSet, Source, TenantOverride, TenantPlan,
+    TenantQuotas, Term, load,
 };
 
 use crate::support::{Database, editor, on, orders, run, store, tenant};
@@ -166,6 +168,8 @@ async fn suite(database: &Database) {
     Box::pin(leaves_others_alone(database)).await;
     Box::pin(tells_of_refused_steps(database)).await;
     Box::pin(rewords_what_another_build_wrote_once_an_hour(database)).await;
+    Box::pin(follows_a_change_that_leaves_the_numbers(database)).await;
+    Box::pin(takes_steps_of_a_plan_that_regions_do_not_share(database)).await;
     Box::pin(notes_steps_in_shadow(database)).await;
 }
 
@@ -354,6 +358,76 @@ async fn rewords_what_another_build_wrote_once_an_hour(database: &Database) {
         record(quotas, "acme").await.quotas.overrides,
         written.overrides
     );
+}
+
+/// The plan's limit as many hits as before, charged in another way: nobody is to wait for it.
+async fn follows_a_change_that_leaves_the_numbers(database: &Database) {
+    let nodes = nodes(database);
+    let [quotas, _] = &nodes;
+    let rules = rules("on", 1_000);
+    put(quotas, "acme", &on("pro")).await;
+    let now = record(quotas, "acme").await.updated_at;
+    let busy = [calls("acme", "a", now, 900)];
+    quotas.write_usage(&busy).await.expect("it can be written");
+    let steps = adjust(&nodes, &rules, AdjustRound::All, now).await;
+    assert_eq!(told(&steps), [(0, 1, 1_500)]);
+    let changed = |keys: &str| {
+        let text = rules_text("minute", "on", 1_000);
+        let pro = "requests_per_unit: 1000";
+        assert!(text.contains(pro));
+        loaded(text.replace(pro, &format!("{pro}, {keys}")))
+    };
+    for (keys, algorithm, debt) in [
+        ("post_paid: true", "sliding_window", None),
+        ("algorithm: gcra", "gcra", None),
+        (
+            "algorithm: gcra, post_paid: true, max_debt: 100",
+            "gcra",
+            Some(150),
+        ),
+        (
+            "algorithm: gcra, post_paid: true, max_debt: 200",
+            "gcra",
+            Some(300),
+        ),
+    ] {
+        let steps = adjust(&nodes, &changed(keys), AdjustRound::All, now).await;
+        assert_eq!(told(&steps), [(1, 1, 1_500)], "{keys}");
+        let own = record(quotas, "acme").await.quotas.overrides.remove(0);
+        assert_eq!(own.post_paid, Some(keys.contains("post_paid")), "{keys}");
+        assert_eq!(own.algorithm.as_deref(), Some(algorithm), "{keys}");
+        assert_eq!(own.max_debt, debt, "{keys}");
+    }
+}
+
+/// Regions lend each other the default plan's limit, and leave pro's whole.
+async fn takes_steps_of_a_plan_that_regions_do_not_share(database: &Database) {
+    let nodes = nodes(database);
+    let [quotas, _] = &nodes;
+    let text = rules_text("minute", "on", 1_000)
+        .replace(
+            "requests_per_unit: 100 }",
+            "requests_per_unit: 100, regions: bounded }",
+        )
+        .replace(
+            "requests_per_unit: 1000",
+            "requests_per_unit: 1000, algorithm: leaky_bucket, regions: none",
+        );
+    let regions = Regions::try_new("eu", 1, [("eu".into(), 1), ("us".into(), 1)]);
+    let mut options = Options::default();
+    options.region = NodeRegion::In(Arc::new(regions.expect("they are two")));
+    let source = Source {
+        name: "rules.yaml".to_owned(),
+        text,
+    };
+    let rules = load(&[source], &options).expect("they are right").rules;
+    put(quotas, "acme", &on("pro")).await;
+    let busy = [calls("acme", "a", NOW, 900)];
+    quotas.write_usage(&busy).await.expect("it can be written");
+    let steps = adjust(&nodes, &rules, AdjustRound::All, NOW).await;
+    assert_eq!(told(&steps), [(0, 1, 1_500)]);
+    assert_eq!(steps[0].refused, None);
+    assert!(raised(quotas, "acme").await.is_some());
 }
 
 async fn notes_steps_in_shadow(database: &Database) {

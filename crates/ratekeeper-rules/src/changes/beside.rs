@@ -151,9 +151,11 @@ type Quotas<'a> = (Vec<(Term, &'a str)>, Vec<(Term, String, String)>);
 fn quotas<'a>(tenant: &'a Tenant, domain: &'a Domain, rules: &'a [Rule]) -> Quotas<'a> {
     let plans = tenant.plans().iter();
     let plans = plans.map(|(term, plan)| (*term, domain.plan_name(*plan)));
-    let limits = tenant.limits.iter().filter_map(|own| {
-        let rule = rules.get(own.rule.get())?;
-        Some((own.term, format!("{:?}", own.descriptor), rule.in_words()))
+    let limits = tenant.limits.iter().map(|own| {
+        let made = own.rules.iter();
+        let words = made.filter_map(|(_, rule)| Some(rules.get(rule.get())?.in_words()));
+        let words: Vec<String> = words.collect();
+        (own.term, format!("{:?}", own.descriptor), words.join("; "))
     });
     (plans.collect(), limits.collect())
 }

@@ -254,13 +254,18 @@ impl<'a> Subscription<'a> {
             Quotas::Default | Quotas::Lifted => None,
             Quotas::Listed(tenant) => {
                 let limits = tenant.limits.iter();
-                let found = limits
-                    .filter(|own| own.term.contains(self.now) && own.pattern.matches(after, visits))
-                    .map(|own| (&*own.pattern, (own.term, &own.rule)));
+                let matching = limits.filter(|own| {
+                    own.term.contains(self.now) && own.pattern.matches(after, visits)
+                });
+                let found = matching.filter_map(|own| {
+                    let rule = own.rules.on(self.plan)?;
+                    Some((&*own.pattern, (own.term, rule)))
+                });
                 Pattern::first(found)
             }
             Quotas::Stored(known) => {
-                known.limit(self.now, |pattern| pattern.matches(after, visits))
+                let at = (self.now, self.plan);
+                known.limit(at, |pattern| pattern.matches(after, visits))
             }
         }
     }

@@ -28,8 +28,11 @@ pub(super) fn compile(
             );
             continue;
         }
-        check_order(&value, folding, report);
-        check_reserve(&value, report);
+        // An item without a condition that was refused would match all requests.
+        if value.is_whole {
+            check_order(&value, folding, report);
+            check_reserve(&value, report);
+        }
         check_plans(&value, domains, report);
         let rules = ShedRules {
             path_folding: folding,

@@ -16,7 +16,7 @@ use crate::report::Report;
 use crate::tenants::{OverrideDefaults, Site, Tenant, TenantTable, Term, is_in_no_path};
 use crate::yaml::Node as Tree;
 use crate::{Options, Rule, ServiceLevel, TenantHash, TenantKey, secret};
-use overrides::Overrides;
+use overrides::{Overrides, Times};
 
 /// Puts the tenants of all files into their domains, and their own limits among the rules.
 pub(super) fn compile(
@@ -190,7 +190,11 @@ impl Compiler {
             Some(node) => terms::plans(node, term, around, report),
             None => Vec::new(),
         };
-        let limits = self.overrides.read(&keys, term, around, rules, report);
+        let times = Times {
+            whole: term,
+            plans: &plans,
+        };
+        let limits = self.overrides.read(&keys, times, around, rules, report);
         if keys.plan.key().is_none() && keys.overrides.key().is_none() {
             let message = "this tenant has neither a plan nor overrides";
             report.error(mark, message, "write `plan: pro`, or leave it out");

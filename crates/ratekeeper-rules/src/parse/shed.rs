@@ -26,6 +26,8 @@ pub(crate) struct ParsedShed {
     pub(crate) items: Vec<ItemPlace>,
     /// The place of `fleet`.
     pub(crate) fleet: Option<Mark>,
+    /// True if all of it is as it is written: nothing was refused, or left out of an item.
+    pub(crate) is_whole: bool,
 }
 
 /// The place of an item of `classify`.
@@ -41,6 +43,7 @@ pub(super) fn check_shed(key: Mark, shed: At<Shed>, report: &mut Report<'_>) -> 
         value: mut keys,
         mark,
     } = shed;
+    let errors = report.errors_told();
     let mode = keys.mode.copied().unwrap_or_default();
     let priorities = priorities(keys.priorities.take().unwrap_or_default(), report);
     let (reads, writes) = defaults(&keys, mark, &priorities, report);
@@ -70,6 +73,7 @@ pub(super) fn check_shed(key: Mark, shed: At<Shed>, report: &mut Report<'_>) -> 
             rules,
             items,
             fleet: place,
+            is_whole: report.errors_told() == errors,
         },
         mark: key,
     }

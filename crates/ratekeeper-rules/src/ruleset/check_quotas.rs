@@ -4,14 +4,14 @@ use super::RuleSet;
 use crate::choice::choose;
 use crate::diagnostic::Faults;
 use crate::draft::quota::{Form, Quota};
-use crate::draft::{Field, LimitDefaults, LimitDraft, no_duration};
+use crate::draft::{BuiltLimit, Field, LimitDefaults, LimitDraft, no_duration};
 use crate::mark::Mark;
 use crate::policy::{NOT_A_RATE, Policy};
 use crate::tenants::{
     BadQuotas, Dated, OVERRIDES_MAX, QuotaList, Site, Target, TenantOverride, TenantPlan,
     TenantQuotas, Term, entry_of,
 };
-use crate::{Position, Rule};
+use crate::{Domain, PlanIndex, Position, Rule};
 use ratekeeper_core::Algorithm;
 use ratekeeper_core::duration::parse_duration;
 
@@ -53,11 +53,42 @@ impl TenantQuotas {
             |one: &TenantOverride, other: &TenantOverride| one.descriptor == other.descriptor;
         check_terms(QuotaList::Overrides, OVERRIDES_MAX, &self.overrides, same)?;
         let site = rules.site(found);
+        let plans = self.plans_among(known);
         for (at, own) in self.overrides.iter().enumerate() {
-            own.compile(&site, rules.rules())
+            let made = own.compile(&site, rules.rules());
+            made.and_then(|made| made.check(&plans))
                 .map_err(|refused| refused.at(at))?;
         }
         Ok(())
+    }
+
+    /// The plans that the tenant is on at any time; the default one if it has none.
+    fn plans_among(&self, known: &[Box<str>]) -> Vec<PlanIndex> {
+        let plans = self.plans.iter().filter_map(|own| {
+            let index = known.iter().position(|plan| *plan == own.plan)?;
+            u16::try_from(index).ok().map(PlanIndex)
+        });
+        let plans: Vec<_> = plans.collect();
+        match plans.is_empty() {
+            true => vec![PlanIndex::DEFAULT],
+            false => plans,
+        }
+    }
+}
+
+impl RuleSet {
+    /// Returns true if both overrides are the same limit for tenants of `domain`, whatever their words.
+    #[must_use]
+    pub fn is_same_override(
+        &self,
+        domain: &Domain,
+        one: &TenantOverride,
+        other: &TenantOverride,
+    ) -> bool {
+        let site = self.site(domain);
+        let made = |own: &TenantOverride| own.compile(&site, self.rules()).ok();
+        let both = made(one).zip(made(other));
+        both.is_some_and(|(one, other)| MadeOverride::are_same(one, other))
     }
 }
 
@@ -90,6 +121,42 @@ pub(crate) struct RefusedQuota {
     key: &'static str,
     message: Box<str>,
     help: Option<Box<str>>,
+}
+
+/// An override under the rules of its domain.
+pub(crate) struct MadeOverride {
+    pub(crate) target: Target,
+    /// Its rule on each of the target's plans.
+    pub(crate) rules: Vec<(PlanIndex, Result<Rule, RefusedQuota>)>,
+}
+
+impl MadeOverride {
+    /// Its rule for a tenant on `plan`.
+    pub(crate) fn on(self, plan: PlanIndex) -> Option<Rule> {
+        let plan = self.target.plan_for(plan);
+        let mut rules = self.rules.into_iter();
+        let found = rules.find(|(own, _)| *own == plan);
+        found.and_then(|(_, rule)| rule.ok())
+    }
+
+    /// Returns true if both have the same rules on all plans, and any at all.
+    fn are_same(one: Self, other: Self) -> bool {
+        let allowed = |made: Self| {
+            let rules = made.rules.into_iter();
+            rules.filter_map(|(plan, rule)| Some((plan, rule.ok()?)))
+        };
+        let (one, other): (Vec<_>, Vec<_>) = (allowed(one).collect(), allowed(other).collect());
+        !one.is_empty() && one == other
+    }
+
+    /// Checks that it is allowed on all of `plans`.
+    fn check(self, plans: &[PlanIndex]) -> Result<(), RefusedQuota> {
+        let target = &self.target;
+        let plans: Vec<_> = plans.iter().map(|plan| target.plan_for(*plan)).collect();
+        let mut rules = self.rules.into_iter();
+        let refused = rules.find_map(|(plan, rule)| rule.err().filter(|_| plans.contains(&plan)));
+        refused.map_or(Ok(()), Err)
+    }
 }
 
 impl RefusedQuota {
@@ -141,13 +208,36 @@ impl Faults for Refusals {
     fn warn(&mut self, _: Mark, _: &str, _: Option<&str>) {}
 }
 
+/// The rule of an override for tenants on `plan`.
+fn rule_on(
+    plan: PlanIndex,
+    (site, target): (&Site<'_>, &Target),
+    limit: BuiltLimit,
+    rules: &[Rule],
+) -> Result<Rule, RefusedQuota> {
+    let place = Position {
+        file: "quota store".into(),
+        line: 1,
+        column: 1,
+    };
+    let rule = site.rule(limit, (target, plan), place, rules);
+    rule.map_err(|(message, help)| RefusedQuota {
+        key: "requests_per_unit",
+        message: message.into(),
+        help: Some(help.into()),
+    })
+}
+
 impl TenantOverride {
-    /// The place of the override among the rules of its domain, and its rule.
+    /// The place of the override among the rules of its domain, and its rules.
+    ///
+    /// # Errors
+    /// The limit is impossible on all plans.
     pub(crate) fn compile(
         &self,
         site: &Site<'_>,
         rules: &[Rule],
-    ) -> Result<(Target, Rule), RefusedQuota> {
+    ) -> Result<MadeOverride, RefusedQuota> {
         self.check_texts()?;
         let parts: Vec<_> = self.parts().collect();
         let target = site.target(&parts, rules).map_err(|wrong| RefusedQuota {
@@ -165,18 +255,14 @@ impl TenantOverride {
         let limit = draft.build(defaults, &mut faults);
         match (limit, faults.0.into_iter().next()) {
             (Some(limit), None) => {
-                let place = Position {
-                    file: "quota store".into(),
-                    line: 1,
-                    column: 1,
-                };
-                let rule = site.rule(limit, &target, place, rules);
-                let rule = rule.map_err(|(message, help)| RefusedQuota {
-                    key: "requests_per_unit",
-                    message: message.into(),
-                    help: Some(help.into()),
-                })?;
-                Ok((target, rule))
+                let made = target.plans().map(|plan| {
+                    let rule = rule_on(plan, (site, &target), limit.clone(), rules);
+                    (plan, rule)
+                });
+                Ok(MadeOverride {
+                    rules: made.collect(),
+                    target,
+                })
             }
             (_, Some(refused)) => Err(refused),
             (None, None) => Err(RefusedQuota {

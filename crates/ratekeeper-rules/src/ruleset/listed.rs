@@ -8,8 +8,8 @@ use ratekeeper_core::duration::format_duration;
 use super::RuleSet;
 use crate::tenants::{OwnLimit, Tenant};
 use crate::{
-    Dated, Domain, OverrideDescriptor, Rule, TenantHash, TenantKey, TenantOverride, TenantPlan,
-    TenantQuotas,
+    Dated, Domain, OverrideDescriptor, PlanIndex, Rule, TenantHash, TenantKey, TenantOverride,
+    TenantPlan, TenantQuotas,
 };
 
 /// A tenant of files.
@@ -65,7 +65,8 @@ impl RuleSet {
 
     /// The override of a quota store that is the same rule, as briefly as it can be said.
     fn stored_override(&self, domain: &Domain, own: &OwnLimit) -> Option<TenantOverride> {
-        let rule = self.rule(own.rule);
+        let (plan, rule) = own.rules.iter().next()?;
+        let rule = self.rule(rule);
         let limit = rule.limited()?;
         let unit = rule.unit.map(|unit| unit.name().to_lowercase().into());
         let window = unit
@@ -88,7 +89,7 @@ impl RuleSet {
             |own| own.burst = None,
             |own| own.algorithm = None,
         ];
-        let is_same = |said: &TenantOverride| self.is_same_rule(domain, said, rule);
+        let is_same = |said: &TenantOverride| self.is_same_rule(domain, said, (plan, rule));
         let mut found = whole;
         for shorten in shorter {
             let mut brief = found.clone();
@@ -100,9 +101,15 @@ impl RuleSet {
         is_same(&found).then(|| found.during(own.term))
     }
 
-    fn is_same_rule(&self, domain: &Domain, said: &TenantOverride, rule: &Rule) -> bool {
+    fn is_same_rule(
+        &self,
+        domain: &Domain,
+        said: &TenantOverride,
+        (plan, rule): (PlanIndex, &Rule),
+    ) -> bool {
         let compiled = said.compile(&self.site(domain), self.rules());
-        compiled.is_ok_and(|(_, compiled)| {
+        let on_plan = compiled.ok().and_then(|made| made.on(plan));
+        on_plan.is_some_and(|compiled| {
             let place = rule.place.clone();
             Rule { place, ..compiled } == *rule
         })

@@ -6,7 +6,9 @@ use hashbrown::HashMap;
 
 use super::RuleSet;
 use crate::folding::FoldedKeys;
-use crate::tenants::{DomainTenants, Resolved, ResolvedLimit, Site, StoredTenants, TenantIndex};
+use crate::tenants::{
+    DomainTenants, OwnRules, Resolved, ResolvedLimit, Site, StoredTenants, TenantIndex,
+};
 use crate::{Domain, PlanIndex, Rule, RuleIndex, ServiceLevel};
 
 /// Rules with the tenants of a quota store, and the number of records that mean nothing under them.
@@ -15,9 +17,16 @@ use crate::{Domain, PlanIndex, Rule, RuleIndex, ServiceLevel};
 pub struct WithTenants {
     /// The rules.
     pub rules: RuleSet,
-    /// Domains, plans and limits that tenants have and the rules do not allow: such a tenant is on the
+    /// Domains, plans and limits that tenants have and the rules do not allow, limits on no plan: such a tenant is on the
     /// default plan, without that limit.
     pub unknown: usize,
+}
+
+/// Adds a rule; [`None`] if there are too many.
+fn push(rule: Rule, rules: &mut Vec<Rule>) -> Option<RuleIndex> {
+    let index = RuleIndex(u32::try_from(rules.len()).ok()?);
+    rules.push(rule);
+    Some(index)
 }
 
 impl Domain {
@@ -102,13 +111,16 @@ impl RuleSet {
         // Limits of one descriptor share its pattern, which stays in the cache then.
         let mut patterns = HashMap::new();
         let limits = new.map(|quota| {
-            let index = RuleIndex(u32::try_from(rules.len()).ok()?);
-            let (target, rule) = quota.compile(&site, rules).ok()?;
-            rules.push(rule);
+            let made = quota.compile(&site, rules).ok()?;
+            let of_plans = made.rules.into_iter();
+            let of_plans =
+                of_plans.map(|(plan, rule)| (plan, rule.ok().and_then(|rule| push(rule, rules))));
+            let own = OwnRules::new(of_plans);
+            own.iter().next()?;
             let pattern = patterns.entry(&quota.descriptor);
             Some(ResolvedLimit {
-                pattern: Arc::clone(pattern.or_insert(target.pattern)),
-                rule: index,
+                pattern: Arc::clone(pattern.or_insert(made.target.pattern)),
+                rules: own,
             })
         });
         resolved.limits.extend(limits);
@@ -123,8 +135,10 @@ impl RuleSet {
         let of_domain = |domain: &Domain| {
             let stored = domain.stored.as_ref()?;
             let limits = &stored.resolved.limits;
-            let rule = |place: usize| Some(limits.get(place)?.as_ref()?.rule);
-            Some(stored.tenants.unused().filter_map(rule).collect::<Vec<_>>())
+            let unused = stored.tenants.unused();
+            let unused = unused.filter_map(|place| limits.get(place)?.as_ref());
+            let rules = unused.flat_map(|limit| limit.rules.iter());
+            Some(rules.map(|(_, rule)| rule).collect::<Vec<_>>())
         };
         let unused = self.domains().filter_map(of_domain);
         let mut unused: Vec<_> = unused.flatten().collect();

@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 
 use super::quotas::{Dated, TenantOverride, TenantPlan, TenantQuotas};
 use super::table::{PackedTable, StoredTenant};
-use super::{Pattern, Term};
+use super::{OwnRules, Pattern, Term};
 use crate::tenant_key::{TenantHash, TenantKey};
 use crate::{PlanIndex, RuleIndex};
 
@@ -348,7 +348,7 @@ pub(crate) struct Resolved {
 #[derive(Clone, Debug)]
 pub(crate) struct ResolvedLimit {
     pub(crate) pattern: Arc<Pattern>,
-    pub(crate) rule: RuleIndex,
+    pub(crate) rules: OwnRules,
 }
 
 /// The tenants of a domain together with their meaning under its rules.
@@ -387,16 +387,17 @@ impl<'a> FoundTenant<'a> {
         Some((found.term, plan))
     }
 
-    /// The [first](Pattern::first) limit in force for which `matches` returns true, and when it is in force.
+    /// The [first](Pattern::first) limit in force on `plan` for which `matches` returns true, and when it is in force.
     #[inline]
     pub(crate) fn limit(
         self,
-        now: super::Timestamp,
+        (now, plan): (super::Timestamp, PlanIndex),
         matches: impl Fn(&Pattern) -> bool,
     ) -> Option<(Term, &'a RuleIndex)> {
         let found = |term, quota| {
             let limit = self.resolved.limits.get(place(quota))?.as_ref()?;
-            matches(&limit.pattern).then_some((&*limit.pattern, (term, &limit.rule)))
+            let rule = limit.rules.on(plan)?;
+            matches(&limit.pattern).then_some((&*limit.pattern, (term, rule)))
         };
         if let Some(quota) = self.tenant.limit {
             return found(Term::ALWAYS, quota).map(|(_, limit)| limit);

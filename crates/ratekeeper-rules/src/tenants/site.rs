@@ -13,8 +13,8 @@ use crate::policy::Policy;
 use crate::region::{RegionKeys, share};
 use crate::rule::sync_terms;
 use crate::{
-    Consistency, Node, NodeRegion, Options, Position, Profile, Rule, RuleIndex, RuleLimit,
-    ServiceLevel, secret,
+    Consistency, Node, NodeRegion, Options, PlanIndex, Position, Profile, Rule, RuleIndex,
+    RuleLimit, ServiceLevel, secret,
 };
 
 /// The most overrides of one tenant: a check looks through them.
@@ -38,6 +38,27 @@ pub(crate) struct Target {
     path: Arc<[Box<str>]>,
     /// The rule of the default plan whose policy the override takes over, if there is one.
     base: Option<RuleIndex>,
+    /// The rules of other plans in this place that regions share in another way.
+    apart: Box<[(PlanIndex, RuleIndex)]>,
+}
+
+impl Target {
+    /// The plans on which an override has a rule of its own. That of the default plan, the first, is for all others.
+    pub(crate) fn plans(&self) -> impl Iterator<Item = PlanIndex> {
+        let others = self.apart.iter().map(|(plan, _)| *plan);
+        std::iter::once(PlanIndex::DEFAULT).chain(others)
+    }
+
+    /// The plan of those whose rule is for a tenant on `plan`.
+    pub(crate) fn plan_for(&self, plan: PlanIndex) -> PlanIndex {
+        let mut plans = self.plans();
+        plans.find(|own| *own == plan).unwrap_or_default()
+    }
+
+    fn apart_on(&self, plan: PlanIndex) -> Option<RuleIndex> {
+        let mut apart = self.apart.iter();
+        apart.find_map(|(other, rule)| (*other == plan).then_some(*rule))
+    }
 }
 
 /// The domain that overrides are compiled for, while it is read or later.
@@ -121,6 +142,7 @@ impl Site<'_> {
                 id: self.custom_id(found.base, rule).into(),
                 path: Arc::clone(&rule.path),
                 base: Some(found.base),
+                apart: Box::default(),
             });
         }
         let pattern = Arc::new(Pattern::new(parts.iter().copied(), Some(self.paths)));
@@ -130,6 +152,7 @@ impl Site<'_> {
             limit.is_none_or(|limit| !limit.algorithm().holds_permits())
         };
         let base = node.and_then(|node| node.rules().iter().copied().find(is_rate));
+        let apart = node.map_or_else(Box::default, |node| self.apart(node, base, rules));
         if let Some(index) = base {
             let rule = &rules[index.get()];
             return Ok(Target {
@@ -137,6 +160,7 @@ impl Site<'_> {
                 id: self.custom_id(index, rule).into(),
                 path: Arc::clone(&rule.path),
                 base,
+                apart,
             });
         }
         let tenant = (self.tenant_key, None);
@@ -154,7 +178,30 @@ impl Site<'_> {
             id: format!("{}.{}@{CUSTOM}", self.domain, shown.join(".")).into(),
             path: path.into(),
             base: None,
+            apart,
         })
+    }
+
+    /// The first rates of plans at `node` that regions share in another way than `base`, where an override of it may be
+    /// shared so.
+    fn apart(
+        &self,
+        node: &Node,
+        base: Option<RuleIndex>,
+        rules: &[Rule],
+    ) -> Box<[(PlanIndex, RuleIndex)]> {
+        let base = base.map_or(&*self.defaults.rule, |base| &rules[base.get()]);
+        let is_rate = |index: &RuleIndex| {
+            let limit = rules[index.get()].limited();
+            limit.is_some_and(|limit| !limit.algorithm().holds_permits())
+        };
+        let apart = node.by_plan().filter_map(|(plan, of_plan)| {
+            let index = of_plan.iter().copied().find(is_rate)?;
+            let rule = &rules[index.get()];
+            let differs = RegionKeys::of_rule(rule) != RegionKeys::of_rule(base);
+            (differs && may_share_like(base, rule)).then_some((plan, index))
+        });
+        apart.collect()
     }
 
     /// The id of overrides in the place of `rule`, without the part for a list.
@@ -178,22 +225,35 @@ impl Site<'_> {
         }
     }
 
-    /// The rule of an override: its own limit, and otherwise as the rule whose place it takes.
+    /// The rule of an override for tenants on `plan`, one of the target's: its own limit, shared as the plan's, and otherwise as
+    /// the rule whose place it takes.
     ///
     /// # Errors
-    /// Regions share the rule's limit and cannot share this one: a message and its help.
+    /// Regions share the plan's limit and cannot share this one: a message and its help.
     pub(crate) fn rule(
         &self,
         mut limit: BuiltLimit,
-        target: &Target,
+        (target, plan): (&Target, PlanIndex),
         place: Position,
         rules: &[Rule],
-    ) -> Result<Rule, (String, &'static str)> {
+    ) -> Result<Rule, (String, String)> {
         let base = target.base.map(|base| &rules[base.get()]);
-        let base = base.unwrap_or(&self.defaults.rule).clone();
+        let mut base = base.unwrap_or(&self.defaults.rule).clone();
+        if let Some(apart) = target.apart_on(plan) {
+            let apart = &rules[apart.get()];
+            base.regions = apart.regions;
+            base.post_interval = apart.post_interval;
+            base.on_silence = apart.on_silence;
+        }
         limit.limit = counted(limit.limit, &base);
-        let keys = RegionKeys::of(base.regions, base.post_interval, base.on_silence);
-        let share = share(&limit.limit, keys, &self.defaults.region)?;
+        let keys = RegionKeys::of_rule(&base);
+        let share =
+            share(&limit.limit, keys, &self.defaults.region).map_err(|(message, help)| {
+                let help = format!(
+                    "{help}; an override takes `regions` from the limit of the tenant's plan"
+                );
+                (message, help)
+            })?;
         Ok(Rule {
             id: Arc::clone(&target.id),
             path: Arc::clone(&target.path),
@@ -203,6 +263,13 @@ impl Site<'_> {
             ..limit.into_rule(place, base)
         })
     }
+}
+
+/// Returns true if an override with the policy of `base` may be shared as `rule` is: regions lend and count by the way in which
+/// hits are counted, which the override has from `base`.
+fn may_share_like(base: &Rule, rule: &Rule) -> bool {
+    let counts = |rule: &Rule| (rule.consistency, rule.count_denied);
+    rule.regions.is_none() || counts(rule) == counts(base)
 }
 
 /// The limit as its counters are kept: one that is synced is cut into sub-windows, if it can be.

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use ratekeeper_core::region::counted::Silent;
-use ratekeeper_core::{Micros, Regions};
+use ratekeeper_core::{Micros, Regions, Timestamp};
 use ratekeeper_rules::{
-    NodeRegion, Options, RegionMode, RuleSet, Source, TenantIndex, TenantKey, TenantOverride,
-    TenantQuotas, load,
+    Dated, Entry, NodeRegion, Options, RegionMode, RuleSet, Source, TenantIndex, TenantKey,
+    TenantOverride, TenantPlan, TenantQuotas, Term, load,
 };
 
 use crate::support::{errors, loaded_with};
@@ -469,4 +469,112 @@ fn limits_of_plans_are_shared_like_the_limit_that_they_replace() {
     assert_eq!(counted.len(), 2);
     assert_eq!(counted[0], counted[1]);
     assert_eq!(counted[1].silent, Silent::Alone);
+}
+
+/// Tenants on pro, whose limit is whole in each region, and on free, whose limit regions lend each other.
+fn apart(of_pro: &str) -> String {
+    format!(
+        "domain: d
+plans: [free, pro]
+tenant: key
+descriptors:
+- key: key
+  rate_limit: {{ window: 1m, limit: 600, regions: bounded }}
+  plans: {{ pro: {of_pro} }}
+"
+    )
+}
+
+/// The limit of `tenant` as this region enforces it, and whether regions share it.
+fn enforced(rules: &RuleSet, tenant: &str, at: u64) -> (u64, Option<RegionMode>) {
+    let entries = [Entry {
+        key: "key",
+        value: tenant,
+    }];
+    let domain = rules.domain("d").expect("it is there");
+    let walk = domain.walk(&entries);
+    let subscription = domain.subscription(&entries, Timestamp::from_secs(at));
+    let found = subscription.rules(&entries, &walk);
+    let rule = rules.rule(found.first().expect("a limit"));
+    assert!(found.is_override, "{tenant}");
+    let limit = rule.enforced().expect("it is limited");
+    (limit.quota(), rule.regions)
+}
+
+/// A tenant that has bought more than its plan must not get less in a region.
+#[test]
+fn overrides_are_shared_like_the_limit_of_the_tenants_plan() {
+    let text = apart("{ window: 1m, limit: 1000, regions: none }");
+    let whole = (1_500, None);
+    let lent = (750, Some(RegionMode::Bounded));
+    let of_files = text.clone()
+        + "tenants:
+- { tenant: acme, plan: pro, overrides: [ { window: 1m, limit: 1500 } ] }
+- { tenant: bolt, overrides: [ { window: 1m, limit: 1500 } ] }
+- { tenant: core, plan: [ { name: pro, effective_at: 1970-01-02T00:00:00Z } ], overrides: [ { window: 1m, limit: 1500 } ] }
+";
+    let listed = rules(&of_files, "eu");
+    let rules = rules(&text, "eu");
+    let key = TenantKey::from_bytes([9; 16]);
+    let mut index = TenantIndex::new(key.clone());
+    let mut quotas = stored(1_500);
+    index.put("d", key.hash("bolt"), &quotas);
+    quotas.plans = vec![TenantPlan::new("pro")];
+    index.put("d", key.hash("acme"), &quotas);
+    let later = Term {
+        from: Timestamp::from_secs(86_400),
+        ..Term::ALWAYS
+    };
+    quotas.plans = vec![TenantPlan::new("pro").during(later)];
+    index.put("d", key.hash("core"), &quotas);
+    let mut with = rules.with_tenants(&index);
+    assert_eq!(with.unknown, 0);
+    for rules in [&listed, &with.rules] {
+        assert_eq!(enforced(rules, "acme", 0), whole);
+        assert_eq!(enforced(rules, "bolt", 0), lent);
+        assert_eq!(enforced(rules, "core", 86_399), lent);
+        assert_eq!(enforced(rules, "core", 86_400), whole);
+    }
+    // Neither rule is left once the last tenant that has it goes.
+    for tenant in ["acme", "bolt", "core"] {
+        index.remove("d", key.hash(tenant));
+    }
+    with = with.rules.with_tenants(&index);
+    assert_eq!(with.rules.unused_overrides().len(), 2);
+}
+
+/// A limit that regions cannot share is allowed to tenants whose plans they do not share.
+#[test]
+fn an_override_is_refused_by_the_way_in_which_regions_share_its_tenants_plan() {
+    let text = apart("{ window: 1m, limit: 1000, algorithm: leaky_bucket, regions: none }");
+    let rules = rules(&text, "eu");
+    let mut quotas = stored(1_500);
+    quotas.overrides[0].algorithm = Some("leaky_bucket".into());
+    let refused = quotas.check("d", &rules).expect_err("it cannot be lent");
+    let told = refused.to_string();
+    assert!(told.contains("a leaky_bucket cannot be lent"), "{told}");
+    assert!(
+        told.contains("an override takes `regions` from the limit of the tenant's plan"),
+        "{told}"
+    );
+    quotas.plans = vec![TenantPlan::new("pro")];
+    assert_eq!(
+        quotas.check("d", &rules).map_err(|bad| bad.to_string()),
+        Ok(())
+    );
+    let key = TenantKey::from_bytes([9; 16]);
+    let mut index = TenantIndex::new(key.clone());
+    index.put("d", key.hash("acme"), &quotas);
+    let with = rules.with_tenants(&index);
+    assert_eq!(with.unknown, 0);
+    assert_eq!(enforced(&with.rules, "acme", 0), (1_500, None));
+    let of = |plan: &str| {
+        text.clone()
+            + &format!(
+                "tenants: [ {{ tenant: acme, {plan}overrides: [ {{ window: 1m, limit: 1500, algorithm: leaky_bucket }} ] }} ]\n"
+            )
+    };
+    let listed = self::rules(&of("plan: pro, "), "eu");
+    assert_eq!(enforced(&listed, "acme", 0), (1_500, None));
+    assert!(self::refused(&of(""))[0].contains("a leaky_bucket cannot be lent"));
 }

@@ -60,6 +60,8 @@ struct Scrape {
     /// By store.
     degraded: Vec<(Box<str>, f64)>,
     owed: OwedCounts,
+    /// The whole seconds by which the node's clock is ahead.
+    clock_ahead: u64,
     unknown_domain: u64,
     unmatched: u64,
     concurrency_skipped: u64,
@@ -98,6 +100,7 @@ impl Scrape {
             regions: snapshot.rules().regions().cloned(),
             degraded: app.degraded.shares(&app.last_counts.delta(&walked)),
             owed: app.limiter.owed(),
+            clock_ahead: app.limiter.clock().ahead().get() / 1_000_000,
             unknown_domain: totals.unknown_domain.load(Ordering::Relaxed),
             unmatched: totals.unmatched.load(Ordering::Relaxed),
             failures: app.task_failures(),
@@ -241,6 +244,9 @@ impl Scrape {
             "Failures of maintenance tasks, which are restarted: each is a bug in Ratekeeper";
         let failures = by("task", self.failures.iter().copied());
         families.counters("ratelimit_task_failures", help, failures)?;
+        let help =
+            "Whole seconds by which the node's clock is ahead of the machine's, which was set back";
+        families.gauge("ratelimit_clock_ahead_seconds", help, self.clock_ahead)?;
         families.counter(
             "ratelimit_unknown_domain",
             "Requests for a domain without rules; they are allowed",

@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::certificates::put;
-use crate::support::{PATIENCE, RULES, request, start, start_with};
-use ratekeeper_limiter::{Limiter, LimiterOptions};
+use crate::support::{PATIENCE, RULES, memory, request, start, start_from, start_with};
+use ratekeeper_core::Micros;
+use ratekeeper_limiter::{Clock, Limiter, LimiterOptions};
 use ratekeeper_rules::{Options, ReadOptions, RuleSet};
 use ratekeeper_server::{BindError, RulesLoader, RulesSource, Server, ServerConfig};
 use ratekeeper_store::{MemoryConfig, MemoryStore};
@@ -35,6 +36,15 @@ async fn every_metric_is_there_from_the_start_at_zero() {
             .await,
         1.0
     );
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_clock_that_is_ahead_is_told() {
+    let ahead = Clock::new().now().after(Micros::from_secs(1_800));
+    let running = start_from(memory(), ahead, RULES, |_| {}).await;
+    let told = running.metric("ratelimit_clock_ahead_seconds").await;
+    assert!((1_200.0..=1_800.0).contains(&told), "{told}");
     running.stop().await;
 }
 

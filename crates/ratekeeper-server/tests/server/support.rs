@@ -9,6 +9,7 @@ use axum::Router;
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::{Limiter, LimiterOptions};
 use ratekeeper_proto::WireEntry;
 use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
@@ -117,6 +118,16 @@ pub(crate) async fn start_on(
     rules: &str,
     change: impl FnOnce(&mut ServerConfig),
 ) -> Running {
+    start_from(store, Timestamp::EPOCH, rules, change).await
+}
+
+/// The same, with a clock that begins at `time` if that is later than now.
+pub(crate) async fn start_from(
+    store: impl Into<Stores>,
+    time: Timestamp,
+    rules: &str,
+    change: impl FnOnce(&mut ServerConfig),
+) -> Running {
     let free = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
     let mut config = ServerConfig {
         grpc: Some(free.into()),
@@ -148,6 +159,7 @@ pub(crate) async fn start_on(
     let rules = loader.load().map(|loaded| loaded.rules).unwrap_or_default();
     let mut how = LimiterOptions::default();
     how.profile = config.rls.profile;
+    how.clock_from = time;
     let limiter = Arc::new(Limiter::new(rules, store.into(), how).with_growth_watch());
     let server = Server::bind(config, Arc::clone(&limiter), loader)
         .await

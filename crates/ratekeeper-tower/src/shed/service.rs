@@ -5,6 +5,7 @@ use std::hash::BuildHasher;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, UPGRADE};
@@ -190,11 +191,11 @@ impl Passed {
         }
     }
 
-    /// The passage, which began when the service had all of the body that it waited for.
-    fn take(&mut self) -> Option<Passage> {
+    /// The passage, which `began` then by its body.
+    fn take(&mut self, began: fn(&Upload) -> Option<Instant>) -> Option<Passage> {
         let mut passage = self.passage.take()?;
         if let Some(upload) = &self.upload {
-            passage.begun(upload.arrived());
+            passage.begun(began(upload));
         }
         Some(passage)
     }
@@ -204,14 +205,18 @@ impl Passed {
             Ok(answer) => LoadSign::ending(answer.status(), answer.headers()),
             Err(_) => Ending::Dropped,
         };
-        let passage = self.take()?;
+        let passage = self.take(match ending {
+            // A service that is full refuses a request before it has all of it, and often before it has any.
+            Ending::Dropped => Upload::refused,
+            _ => Upload::arrived,
+        })?;
         Some(passage.answered(self.sign.map(|sign| sign(ending))))
     }
 }
 
 impl Drop for Passed {
     fn drop(&mut self) {
-        if let Some(mut passage) = self.take() {
+        if let Some(mut passage) = self.take(Upload::arrived) {
             passage.given_up();
         }
     }

@@ -9,15 +9,19 @@ use std::time::{Duration, Instant};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-/// The value of a wait that is not over.
-const WAITS: u64 = u64::MAX;
+/// The bit of a wait that is not over.
+const WAITS: u64 = 1 << 63;
+
+/// The longest wait for more of a body in which a service is taken to refuse the request for reasons of its own. Later, it may
+/// have given up a client that sends nothing.
+const REFUSED_WITHIN: Duration = Duration::from_secs(1);
 
 /// The time for which a service waits for the body of a request.
 #[derive(Debug)]
 pub(super) struct Upload {
     admitted: Instant,
-    /// The time after it at which the last wait was over: 0 without one.
-    waited_us: AtomicU64,
+    /// The time after it at which the last wait was over, or began, with [`WAITS`]: 0 without one.
+    turned_us: AtomicU64,
 }
 
 // Relaxed everywhere: it is one number.
@@ -26,33 +30,50 @@ impl Upload {
     pub(super) fn begin() -> Arc<Self> {
         Arc::new(Self {
             admitted: Instant::now(),
-            waited_us: AtomicU64::new(0),
+            turned_us: AtomicU64::new(0),
         })
     }
 
     /// Records that the service waits for its client.
     fn waits(&self) {
-        self.waited_us.store(WAITS, Ordering::Relaxed);
+        if self.turned_us.load(Ordering::Relaxed) & WAITS == 0 {
+            let now = self.now_us();
+            self.turned_us.store(now | WAITS, Ordering::Relaxed);
+        }
     }
 
     /// Records that a part was there, or that there is no more to wait for.
     fn came(&self) {
-        if self.waited_us.load(Ordering::Relaxed) == WAITS {
-            let micros = self.admitted.elapsed().as_micros();
-            let micros = u64::try_from(micros).unwrap_or(WAITS - 1);
-            self.waited_us.store(micros, Ordering::Relaxed);
+        if self.turned_us.load(Ordering::Relaxed) & WAITS != 0 {
+            self.turned_us.store(self.now_us(), Ordering::Relaxed);
         }
+    }
+
+    fn now_us(&self) -> u64 {
+        let micros = self.admitted.elapsed().as_micros();
+        u64::try_from(micros).unwrap_or(WAITS).min(WAITS - 1)
     }
 
     /// The time at which the service had all of the body that it waited for; None while it waits.
     pub(super) fn arrived(&self) -> Option<Instant> {
-        match self.waited_us.load(Ordering::Relaxed) {
-            WAITS => None,
-            micros => {
-                let waited = Duration::from_micros(micros);
-                self.admitted.checked_add(waited)
-            }
+        let turned = self.turned_us.load(Ordering::Relaxed);
+        match turned & WAITS {
+            0 => self.at(turned),
+            _ => None,
         }
+    }
+
+    /// The time since which a service that now refuses the request had all that it had of the body. None if it has waited
+    /// so long that its client may be the reason.
+    pub(super) fn refused(&self) -> Option<Instant> {
+        let turned = self.turned_us.load(Ordering::Relaxed);
+        let since = self.at(turned & !WAITS);
+        let is_prompt = |since: &Instant| since.elapsed() <= REFUSED_WITHIN;
+        self.arrived().or_else(|| since.filter(is_prompt))
+    }
+
+    fn at(&self, micros: u64) -> Option<Instant> {
+        self.admitted.checked_add(Duration::from_micros(micros))
     }
 }
 
@@ -128,5 +149,26 @@ mod tests {
         assert!(arrived > upload.admitted && arrived <= Instant::now());
         upload.came();
         assert_eq!(upload.arrived(), Some(arrived), "there was no other wait");
+    }
+
+    #[test]
+    fn a_refusal_is_the_services_own_at_the_beginning_of_a_wait() {
+        let mut upload = Upload {
+            admitted: Instant::now(),
+            turned_us: AtomicU64::new(0),
+        };
+        assert_eq!(upload.refused(), Some(upload.admitted));
+        upload.waits();
+        let since = upload.refused().expect("it has just begun");
+        upload.waits();
+        assert_eq!(upload.refused(), Some(since), "it is the same wait");
+        assert_eq!(upload.arrived(), None);
+        // As if it had begun so much earlier.
+        let earlier = upload.admitted.checked_sub(REFUSED_WITHIN);
+        upload.admitted = earlier.expect("the machine has run for a while");
+        assert_eq!(upload.refused(), None, "the client may be the reason");
+        upload.came();
+        assert_eq!(upload.refused(), upload.arrived());
+        assert!(upload.arrived().is_some());
     }
 }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, StatusCode};
+use http::{Method, Request, StatusCode};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Empty};
 use ratekeeper_rules::{Options, Source, load};
@@ -127,12 +127,7 @@ async fn limit_after<F>(
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let source = Source {
-        name: "rules.yaml".to_owned(),
-        text: "shed: { adaptive: {} }".to_owned(),
-    };
-    let rules = load(&[source], &Options::default()).expect("the rules are good");
-    let shedding = ShedLayer::new(rules.rules.shed().cloned().expect("they shed"));
+    let shedding = adaptive();
     let service = shedding.layer(service_fn(move |request: Request<_>| {
         let working = work(request.into_body());
         async {
@@ -151,6 +146,48 @@ where
         clients.shutdown().await;
     }
     shedding.state().limit
+}
+
+/// A layer with the adaptive limit, 20 at first.
+fn adaptive() -> ShedLayer {
+    let source = Source {
+        name: "rules.yaml".to_owned(),
+        text: "shed: { adaptive: {} }".to_owned(),
+    };
+    let rules = load(&[source], &Options::default()).expect("the rules are good");
+    ShedLayer::new(rules.rules.shed().cloned().expect("they shed"))
+}
+
+/// A service that reads bodies before it answers, and is full for all that have one: it looks at the body, and refuses.
+#[tokio::test]
+async fn refused_uploads_are_drops_also_beside_answers() {
+    type Either = http_body_util::Either<Empty<Bytes>, Silent>;
+    let shedding = adaptive();
+    let service = shedding.layer(service_fn(|request: Request<UploadBody<Either>>| async {
+        let mut body = request.into_body();
+        if body.is_end_stream() {
+            // The work of a round trip.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            return Ok::<_, Infallible>(full("done"));
+        }
+        let look =
+            |cx: &mut Context<'_>| Poll::Ready(Pin::new(&mut body).poll_frame(cx).is_ready());
+        assert!(!std::future::poll_fn(look).await);
+        let mut refusal = full("full");
+        *refusal.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        Ok(refusal)
+    }));
+    for _ in 0..8 {
+        let mut clients = JoinSet::new();
+        let mut ask = |method: Method, body: Either| {
+            let request = Request::builder().method(method).uri("/").body(body);
+            clients.spawn(service.clone().oneshot(request.expect("a request")));
+        };
+        (0..12).for_each(|_| ask(Method::GET, Either::Left(Empty::new())));
+        (0..4).for_each(|_| ask(Method::POST, Either::Right(Silent)));
+        clients.join_all().await;
+    }
+    assert!(shedding.state().limit < 20);
 }
 
 #[tokio::test]

@@ -5,30 +5,58 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use super::{Around, terms};
-use crate::draft::{Field, LimitDefaults};
+use crate::draft::{BuiltLimit, Field, LimitDefaults};
 use crate::format::mapping::read_item;
 use crate::format::{Tenant, TenantOverride};
 use crate::mark::{At, Mark};
 use crate::parse::limits::Limited as _;
 use crate::policy::Policy;
 use crate::report::Report;
-use crate::tenants::{OVERRIDES_MAX, OverrideDescriptor, OwnLimit, Target, Term, entry_of};
-use crate::{Node, Rule, RuleIndex};
+use crate::tenants::{
+    OVERRIDES_MAX, OverrideDescriptor, OwnLimit, OwnRules, Site, Target, Term, entry_of,
+};
+use crate::{Node, PlanIndex, Rule, RuleIndex};
 
 /// The overrides of one domain so far.
 #[derive(Default)]
 pub(super) struct Overrides {
     targets: HashMap<Box<str>, (Target, Arc<OverrideDescriptor>)>,
-    /// The rules of overrides, by what they are made of: tenants with the same limit share one.
-    shared: HashMap<String, RuleIndex>,
+    /// The rules of overrides, by what they are made of and the plan: tenants with the same limit share one.
+    shared: HashMap<(PlanIndex, String), RuleIndex>,
+}
+
+/// The times of a tenant.
+#[derive(Clone, Copy)]
+pub(super) struct Times<'a> {
+    /// That of all that does not say another one.
+    pub(super) whole: Term,
+    /// Those of its plans.
+    pub(super) plans: &'a [(Term, PlanIndex)],
+}
+
+impl Times<'_> {
+    /// Returns true if the rule of an override on `plan`, one of the target's, has to be possible, as the tenant is on a plan that
+    /// it is for.
+    fn need(self, plan: PlanIndex, target: &Target) -> bool {
+        let mut plans = self.plans.iter();
+        plans.any(|(_, own)| target.plan_for(*own) == plan)
+            || self.plans.is_empty() && plan == PlanIndex::DEFAULT
+    }
+
+    /// Returns true if the tenant may be on `plan` at some time.
+    fn may_need(self, plan: PlanIndex, target: &Target) -> bool {
+        let mut plans = self.plans.iter();
+        let is_always = plans.any(|(term, _)| *term == Term::ALWAYS);
+        self.need(plan, target) || plan == PlanIndex::DEFAULT && !is_always
+    }
 }
 
 impl Overrides {
-    /// Reads the overrides of one tenant, whose own term is `outer`.
+    /// Reads the overrides of one tenant.
     pub(super) fn read(
         &mut self,
         tenant: &Tenant,
-        outer: Term,
+        times: Times<'_>,
         around: &Around<'_>,
         rules: &mut Vec<Rule>,
         report: &mut Report<'_>,
@@ -44,7 +72,7 @@ impl Overrides {
                 continue;
             };
             let mark = at.mark;
-            let Some(own) = self.own_limit(at, outer, around, rules, report) else {
+            let Some(own) = self.own_limit(at, times, around, rules, report) else {
                 continue;
             };
             let is_same = |other: &OwnLimit| {
@@ -63,13 +91,13 @@ impl Overrides {
     fn own_limit(
         &mut self,
         at: At<TenantOverride>,
-        outer: Term,
+        times: Times<'_>,
         around: &Around<'_>,
         rules: &mut Vec<Rule>,
         report: &mut Report<'_>,
     ) -> Option<OwnLimit> {
         let keys = &at.value;
-        let term = terms::term(&keys.effective_at, &keys.expires_at, outer, report);
+        let term = terms::term(&keys.effective_at, &keys.expires_at, times.whole, report);
         let target = self.target(&keys.descriptor, at.mark, around, rules, report);
         let site = around.site();
         let algorithm = site.algorithm(target.as_ref().map(|(target, _)| target), rules);
@@ -83,35 +111,54 @@ impl Overrides {
         }
         let limit = draft.build(defaults, report)?;
         let (target, descriptor) = target?;
+        let mut of_plans = Vec::new();
+        for plan in target.plans() {
+            let may_need = times.may_need(plan, &target);
+            let made = may_need.then(|| self.rule(&limit, (&target, plan), &site, rules, report));
+            let rule = match made.transpose() {
+                Ok(rule) => rule,
+                Err((message, help)) if times.need(plan, &target) => {
+                    report.error(limit.mark, message, help);
+                    return None;
+                }
+                Err(_) => None,
+            };
+            of_plans.push((plan, rule));
+        }
+        Some(OwnLimit {
+            term,
+            descriptor,
+            pattern: target.pattern,
+            rules: OwnRules::new(of_plans.into_iter()),
+        })
+    }
+
+    /// The rule of an override on a plan, which may be that of another tenant's.
+    fn rule(
+        &mut self,
+        limit: &BuiltLimit,
+        (target, plan): (&Target, PlanIndex),
+        site: &Site<'_>,
+        rules: &mut Vec<Rule>,
+        report: &Report<'_>,
+    ) -> Result<RuleIndex, (String, String)> {
         // Two limits that print alike are alike.
         let made_of = format!(
             "{}\0{:?}\0{:?}\0{}\0{:?}",
             target.id, limit.limit, limit.calendar, limit.window_text, limit.name
         );
-        let rule = match self.shared.get(&made_of) {
-            Some(rule) => *rule,
-            None => {
-                let rule = RuleIndex(u32::try_from(rules.len()).ok()?);
-                let place = report.place(limit.mark);
-                let mark = limit.mark;
-                let made = match site.rule(limit, &target, place, rules) {
-                    Ok(made) => made,
-                    Err((message, help)) => {
-                        report.error(mark, message, help);
-                        return None;
-                    }
-                };
-                rules.push(made);
-                self.shared.insert(made_of, rule);
-                rule
-            }
+        let made_of = (plan, made_of);
+        if let Some(rule) = self.shared.get(&made_of) {
+            return Ok(*rule);
+        }
+        let Ok(index) = u32::try_from(rules.len()) else {
+            let message = "there are too many rules";
+            return Err((message.to_owned(), "give tenants plans instead".to_owned()));
         };
-        Some(OwnLimit {
-            term,
-            descriptor,
-            pattern: target.pattern,
-            rule,
-        })
+        let place = report.place(limit.mark);
+        rules.push(site.rule(limit.clone(), (target, plan), place, rules)?);
+        self.shared.insert(made_of, RuleIndex(index));
+        Ok(RuleIndex(index))
     }
 
     /// Reads `descriptor:` and finds its place among the rules.
