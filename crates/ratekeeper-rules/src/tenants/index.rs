@@ -217,9 +217,16 @@ impl DomainTenants {
     }
 
     fn put(&mut self, hash: TenantHash, quotas: &TenantQuotas) {
-        let plans = quotas.plans.iter().map(|plan| StoredPlan {
-            term: plan.term(),
-            name: number(&mut self.plans, &plan.plan),
+        let plans = quotas.plans.iter().map(|plan| {
+            let term = plan.term();
+            // The dates are in the term. No field is left out: checks would not know of it.
+            let TenantPlan {
+                plan,
+                effective_at: _,
+                expires_at: _,
+            } = plan;
+            let name = number(&mut self.plans, plan);
+            StoredPlan { term, name }
         });
         let mut plans: Vec<_> = plans.collect();
         plans.sort_by_key(|plan| std::cmp::Reverse(plan.term.from));

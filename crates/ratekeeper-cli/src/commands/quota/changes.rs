@@ -2,7 +2,7 @@
 
 use ratekeeper_core::Timestamp;
 use ratekeeper_quota::QuotaEdit;
-use ratekeeper_rules::{Dated as _, TenantOverride, TenantQuotas, Term};
+use ratekeeper_rules::{Dated as _, TenantOverride, TenantPlan, TenantQuotas, Term};
 use std::fmt;
 
 /// The name under which a plan stands beside descriptors.
@@ -102,7 +102,15 @@ pub(super) fn not_in_force(edit: &QuotaEdit, after: &TenantQuotas, now: Timestam
 /// All plans and overrides: the name, the time and the value of each.
 fn parts(quotas: &TenantQuotas) -> Vec<(String, Term, String)> {
     let plans = quotas.plans.iter();
-    let plans = plans.map(|plan| (PLAN.to_owned(), plan.term(), plan.plan.to_string()));
+    let plans = plans.map(|it| {
+        // The dates are in the term. No field is left out: a change of it would be none.
+        let TenantPlan {
+            plan,
+            effective_at: _,
+            expires_at: _,
+        } = it;
+        (PLAN.to_owned(), it.term(), plan.to_string())
+    });
     let overrides = quotas.overrides.iter();
     let overrides = overrides.map(|own| (own.descriptor.to_string(), own.term(), limit(own)));
     plans.chain(overrides).collect()
@@ -139,7 +147,6 @@ fn limit(own: &TenantOverride) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ratekeeper_rules::TenantPlan;
 
     fn own(hits: u64) -> TenantOverride {
         TenantOverride {
