@@ -81,7 +81,7 @@ pub(crate) async fn served(
             Backend::Memory(store)
         }
     };
-    if settings.redis.is_some() && settings.state.is_some() {
+    if settings.shares_counters() && settings.state.is_some() {
         warn!(
             "--state and --data-dir save no counters: they are in Redis, and those with `consistency: local` in memory, \
              where they start afresh"
@@ -95,17 +95,31 @@ pub(crate) async fn served(
     };
     let store = joined(default, names.zip(shared), own);
     options.hash_key = store.hash_key().or(options.hash_key);
-    let limiter = Limiter::new(rules, store, options).with_slots(slots);
-    if boards.is_none() {
-        return Ok(Served { limiter, boards });
+    let limiter = counting_in(store, rules, options, settings)?.with_slots(slots);
+    Ok(Served { limiter, boards })
+}
+
+/// A limiter that counts in `stores`. If one of them is shared, of whatever kind, it can be away, and a fallback decides.
+///
+/// # Errors
+/// The system does not have the memory.
+fn counting_in(
+    stores: Stores,
+    rules: RuleSet,
+    options: LimiterOptions,
+    settings: &Settings,
+) -> Result<Limiter<Stores>> {
+    let is_one_shared = stores.is_one_shared();
+    let limiter = Limiter::new(rules, stores, options);
+    if !is_one_shared {
+        return Ok(limiter);
     }
     let fallback = Fallback::new(FallbackConfig {
         memory: memory(settings),
         local_factor: *settings.values.local_factor,
     });
     let fallback = fallback.context("--memory-limit cannot be allocated")?;
-    let limiter = limiter.with_fallback(fallback);
-    Ok(Served { limiter, boards })
+    Ok(limiter.with_fallback(fallback))
 }
 
 fn store(settings: &Settings) -> Result<MemoryStore> {
@@ -129,4 +143,58 @@ fn options(settings: &Settings) -> LimiterOptions {
     options.modes = settings.values.modes();
     options.hash_key = *settings.values.store_hash_key;
     options
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use ratekeeper_limiter::Check;
+    use ratekeeper_rules::{Options, Source, load};
+    use ratekeeper_store::across::CounterSlot;
+    use ratekeeper_store::{Answer, HashKey, Request, StoreError};
+    use ratekeeper_stores::{SharedStore, StoreReply};
+
+    use super::*;
+    use crate::home::Home;
+    use crate::settings::Layers;
+
+    /// A store of another kind than Redis, which does not answer.
+    #[derive(Debug)]
+    struct Away;
+
+    impl SharedStore for Away {
+        fn ask(&self, _: CounterSlot, _: &Request<'_>) -> Answer<StoreReply> {
+            Answer::Pending(StoreReply::failed(StoreError::Unavailable))
+        }
+
+        fn hash_key(&self) -> Option<HashKey> {
+            None
+        }
+    }
+
+    #[tokio::test]
+    async fn this_node_decides_while_a_store_of_any_kind_is_away() {
+        let nowhere = Home::find_in(&[], Path::new(""));
+        let settings = Settings::from_layers(&Layers::default(), &nowhere).expect("the defaults");
+        let source = Source {
+            name: "rules.yaml".to_owned(),
+            text: "domain: d\ndescriptors:\n  - key: user\n    on_store_failure: local\n    \
+                   rate_limit: { window: 10000d, limit: 1, algorithm: fixed_window }\n"
+                .to_owned(),
+        };
+        let rules = load(&[source], &Options::default()).expect("they are right");
+        let stores = joined(Backend::Shared(Arc::new(Away)), [], None);
+        let limiter = counting_in(stores, rules.rules, options(&settings), &settings);
+        let limiter = limiter.expect("there is memory");
+        let check = Check::new("d").descriptor([("user", "ada")]);
+        for is_allowed in [true, false] {
+            let decision = limiter.check(&check).await;
+            assert_eq!(
+                (decision.allowed(), decision.is_degraded()),
+                (is_allowed, true)
+            );
+        }
+    }
 }

@@ -177,7 +177,7 @@ pub(crate) async fn follow(
 /// Warns of a database that one node has alone beside shared counters, and of one without a copy.
 fn warn_if_unfit(address: &DatabaseAddress, settings: &Settings) {
     match address.kind() {
-        DatabaseKind::Sqlite if settings.redis.is_some() => warn!(
+        DatabaseKind::Sqlite if settings.shares_counters() => warn!(
             "--quotas {address}: nodes share counters in Redis, but this file is one node's alone; use PostgreSQL for \
              several"
         ),

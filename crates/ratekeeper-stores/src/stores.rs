@@ -110,6 +110,12 @@ impl Stores {
         }
     }
 
+    /// Returns true if nodes share one of them, which can be away while this node is there.
+    #[must_use]
+    pub fn is_one_shared(&self) -> bool {
+        self.shared().is_some()
+    }
+
     /// The first of those that nodes share, the default store before any other. Each knows what all of them know of
     /// the hash key.
     pub(crate) fn shared(&self) -> Option<&dyn SharedStore> {
