@@ -59,7 +59,7 @@ impl MatchedCheck {
     }
 
     #[cold] // Few requests are traced.
-    fn observe(&mut self, check: &Check<'_>, observer: &Arc<dyn CheckObserver>) {
+    fn trace(&mut self, check: &Check<'_>, observer: &Arc<dyn CheckObserver>) {
         let counters = self.plan.steps.len();
         observer.matched(check, self.decision.snapshot(), counters);
         self.observer = Some(Arc::clone(observer));
@@ -330,7 +330,7 @@ impl<S: Store> Limiter<S> {
                 .watch(matched.decision.snapshot(), check, growth);
         }
         if let Some(observer) = &check.observer {
-            matched.observe(check, observer);
+            matched.trace(check, observer);
         }
     }
 
@@ -378,7 +378,7 @@ impl<S: Store> Limiter<S> {
         verdicts
     }
 
-    /// Reads the verdicts into the decision, and tells the fallback the remaining hits.
+    /// Reads the verdicts into the decision, tells the fallback the remaining hits, and counts the call for bills.
     #[inline(always)] // As for `MatchedCheck::fill`.
     fn read_verdicts(&self, matched: &mut MatchedCheck, verdicts: &Verdicts) {
         let now = matched.now;
