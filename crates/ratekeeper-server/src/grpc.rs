@@ -166,7 +166,7 @@ pub(crate) struct Grpc(Arc<Services>);
 struct Services {
     app: Arc<App>,
     rls: Arc<Rls>,
-    own: Arc<v1::Service>,
+    v1: Arc<v1::Service>,
     by_tonic: ByTonic,
 }
 
@@ -174,7 +174,7 @@ struct Services {
 #[derive(Debug)]
 struct ByTonic {
     rls: RateLimitServiceServer<Rls>,
-    own: RateLimiterServiceServer<v1::Service>,
+    v1: RateLimiterServiceServer<v1::Service>,
     others: axum::Router,
 }
 
@@ -189,7 +189,7 @@ impl Grpc {
         let bytes_max = app.config.bounds.message_bytes_max;
         // Health and reflection are asked in few words.
         let short_max = bytes_max.min(SHORT_BYTES_MAX);
-        let own = Arc::new(v1::Service::new(Arc::clone(app)));
+        let v1 = Arc::new(v1::Service::new(Arc::clone(app)));
         // What a listener on this host alone lets in is on this host.
         let unknown = Peer::unnamed(PeerAddress::Unix, is_local);
         let rls = Arc::new(Rls {
@@ -223,14 +223,14 @@ impl Grpc {
         let by_tonic = ByTonic {
             rls: RateLimitServiceServer::from_arc(Arc::clone(&rls))
                 .max_decoding_message_size(bytes_max),
-            own: RateLimiterServiceServer::from_arc(Arc::clone(&own))
+            v1: RateLimiterServiceServer::from_arc(Arc::clone(&v1))
                 .max_decoding_message_size(bytes_max),
             others,
         };
         let services = Services {
             app: Arc::clone(app),
             rls,
-            own,
+            v1,
             by_tonic,
         };
         Ok(Self(Arc::new(services)))
@@ -245,7 +245,7 @@ type BoxFuture = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>>
 /// An answer on its way.
 pub(crate) enum Answering {
     Rls(BoxFuture, Arc<App>),
-    Own(BoxFuture, Arc<App>),
+    V1(BoxFuture, Arc<App>),
     Other(BoxFuture),
 }
 
@@ -258,7 +258,7 @@ impl Future for Answering {
                 let answer = answer.as_mut().poll(cx);
                 answer.map(|answer| answer.map(|answer| unread::decide(answer, app)))
             }
-            Self::Own(answer, app) => {
+            Self::V1(answer, app) => {
                 let answer = answer.as_mut().poll(cx);
                 answer.map(|answer| answer.map(|answer| v1::hold_room(unread::refuse(answer, app))))
             }
@@ -287,7 +287,7 @@ where
         }
         // The services that matter do not go through a router.
         let path = request.uri().path();
-        let ByTonic { rls, own, others } = &self.0.by_tonic;
+        let ByTonic { rls, v1, others } = &self.0.by_tonic;
         if is_rls(path) {
             let app = Arc::clone(&self.0.app);
             let request = request.map(|body| app.reading_room.bound(body));
@@ -296,7 +296,7 @@ where
         if is_of(v1_name::SERVICE_NAME, path) {
             let app = Arc::clone(&self.0.app);
             let request = request.map(|body| app.reading_room.bound(body));
-            return Answering::Own(own.clone().call(request), app);
+            return Answering::V1(v1.clone().call(request), app);
         }
         let answer = others.clone().call(request.map(axum::body::Body::new));
         Answering::Other(Box::pin(async move {

@@ -12,7 +12,7 @@ use crate::mark::{At, Mark};
 use crate::parse::limits::Limited as _;
 use crate::policy::Policy;
 use crate::report::Report;
-use crate::tenants::{OVERRIDES_MAX, OverrideDescriptor, OwnLimit, Target, Term, entry_of};
+use crate::tenants::{ListedOverride, OVERRIDES_MAX, OverrideDescriptor, Target, Term, entry_of};
 use crate::{Node, Rule, RuleIndex};
 
 /// The overrides of one domain so far.
@@ -32,13 +32,13 @@ impl Overrides {
         around: &Around<'_>,
         rules: &mut Vec<Rule>,
         report: &mut Report<'_>,
-    ) -> Vec<OwnLimit> {
+    ) -> Vec<ListedOverride> {
         let items = tenant.overrides.get().map_or(&[][..], Vec::as_slice);
         if let (Some(mark), true) = (tenant.overrides.key(), items.len() > OVERRIDES_MAX) {
             let message = format!("a tenant has at most {OVERRIDES_MAX} overrides");
             report.error(mark, message, "give it a plan of its own");
         }
-        let mut limits: Vec<OwnLimit> = Vec::new();
+        let mut limits: Vec<ListedOverride> = Vec::new();
         for item in items.iter().take(OVERRIDES_MAX) {
             let Some(at) = read_item::<TenantOverride>(item, report) else {
                 continue;
@@ -47,7 +47,7 @@ impl Overrides {
             let Some(own) = self.own_limit(at, outer, around, rules, report) else {
                 continue;
             };
-            let is_same = |other: &OwnLimit| {
+            let is_same = |other: &ListedOverride| {
                 Arc::ptr_eq(&other.pattern, &own.pattern) && other.term.from == own.term.from
             };
             if limits.iter().any(is_same) {
@@ -67,7 +67,7 @@ impl Overrides {
         around: &Around<'_>,
         rules: &mut Vec<Rule>,
         report: &mut Report<'_>,
-    ) -> Option<OwnLimit> {
+    ) -> Option<ListedOverride> {
         let keys = &at.value;
         let term = terms::term(&keys.effective_at, &keys.expires_at, outer, report);
         let target = self.target(&keys.descriptor, at.mark, around, rules, report);
@@ -106,7 +106,7 @@ impl Overrides {
                 rule
             }
         };
-        Some(OwnLimit {
+        Some(ListedOverride {
             term,
             descriptor,
             pattern: target.pattern,
