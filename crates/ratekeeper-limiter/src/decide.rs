@@ -101,9 +101,9 @@ impl MatchedCheck {
         if let Some(observer) = &self.observer {
             observer.answered();
         }
-        let (snapshot, statuses, shadowed) = self.decision.parts();
+        let (snapshot, answers, shadowed) = self.decision.parts();
         self.plan
-            .read(snapshot, verdicts, (statuses, shadowed), each);
+            .read(snapshot, verdicts, (answers, shadowed), each);
         self.decision.conclude(verdicts.allowed);
         if let Some(observer) = &self.observer {
             observer.combined(&self.decision);
