@@ -18,6 +18,9 @@ use ratekeeper_store::{
 use crate::leased::Leased;
 use crate::{BoxFuture, SharedStore, StoreReply};
 
+/// The most stores with names beside the default one: each has connections and tasks of its own.
+pub const NAMED_STORES_MAX: usize = 32;
+
 /// The default store and those that have names. Clones are the same stores.
 #[derive(Clone)]
 pub struct Stores(Arc<Inner>);
@@ -192,6 +195,8 @@ impl Stores {
 
 /// The slot of the counters that are a node's own.
 const OWN: StoreSlot = StoreSlot(u8::MAX);
+
+const _: () = assert!(NAMED_STORES_MAX < OWN.0 as usize, "no name has its slot");
 
 impl fmt::Debug for Stores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
