@@ -126,13 +126,13 @@ pub(crate) type BadDescriptors = tonic_reflection::server::Error;
 type BoxFuture = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
 /// An answer on its way.
-pub(crate) enum Answering {
+pub(crate) enum ByTonicAnswering {
     Rls(BoxFuture, Arc<App>),
     V1(BoxFuture, Arc<App>),
     Other(BoxFuture),
 }
 
-impl Future for Answering {
+impl Future for ByTonicAnswering {
     type Output = Result<Response<Body>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -156,17 +156,17 @@ where
 {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Answering;
+    type Future = ByTonicAnswering;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<B>) -> Answering {
+    fn call(&mut self, request: Request<B>) -> ByTonicAnswering {
         if request.method() == Method::POST && !is_grpc(request.headers()) {
             let mut answer = Response::new(Body::empty());
             *answer.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-            return Answering::Other(Box::pin(ready(Ok(answer))));
+            return ByTonicAnswering::Other(Box::pin(ready(Ok(answer))));
         }
         // The services that matter do not go through a router.
         let path = request.uri().path();
@@ -174,15 +174,15 @@ where
         if is_rls(path) {
             let app = Arc::clone(&self.0.app);
             let request = request.map(|body| app.reading_room.bound(body));
-            return Answering::Rls(rls.clone().call(request), app);
+            return ByTonicAnswering::Rls(rls.clone().call(request), app);
         }
         if is_of(v1_name::SERVICE_NAME, path) {
             let app = Arc::clone(&self.0.app);
             let request = request.map(|body| app.reading_room.bound(body));
-            return Answering::V1(v1.clone().call(request), app);
+            return ByTonicAnswering::V1(v1.clone().call(request), app);
         }
         let answer = others.clone().call(request.map(axum::body::Body::new));
-        Answering::Other(Box::pin(async move {
+        ByTonicAnswering::Other(Box::pin(async move {
             answer.await.map(|answer| answer.map(Body::new))
         }))
     }

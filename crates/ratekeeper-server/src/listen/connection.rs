@@ -21,8 +21,8 @@ use tracing::debug;
 use timers::{Ring, Timers};
 
 use super::activity::{Activity, Watched};
+use super::bounded::Bounded;
 use super::bounds::ServerBounds;
-use super::deadline::Deadline;
 use super::drain::Drain;
 use super::framing::Framing;
 use super::http2::{self, DirectService};
@@ -111,7 +111,7 @@ impl<S: HttpService> Served for ByHyper<S> {
     {
         let io = TokioIo::new(io);
         let bounds = &watch.line.bounds;
-        let service = Deadline::new(self.0, Arc::clone(&watch.line));
+        let service = Bounded::new(self.0, Arc::clone(&watch.line));
         let executor = watch.executor.clone();
         match watch.line.protocol {
             Protocol::Http1 => {
@@ -135,7 +135,7 @@ impl<S: DirectService> Served for Direct<S> {
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let service = Deadline::new(self.0, Arc::clone(&watch.line));
+        let service = Bounded::new(self.0, Arc::clone(&watch.line));
         let connection = http2::open(io, service, &watch.line.bounds, watch.executor.clone());
         watch.drive(connection, Duration::ZERO).await
     }
