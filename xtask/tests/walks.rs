@@ -56,6 +56,20 @@ fn a_new_algorithm_passes_by_every_match() {
     );
 }
 
+/// Suites, schema and messages go over `ALL`: none of them would know of one that is not in it.
+#[test]
+fn all_algorithms_are_those_that_are_defined() {
+    let [(file, opening), ..] = DEFINITIONS;
+    let text = read(file);
+    let (_, all) = text.split_once("pub const ALL: ").expect("a list");
+    let (all, _) = all.split_once("];").expect("it ends");
+    let all = all.lines().filter_map(|line| {
+        let name = line.trim().strip_prefix("Self::")?;
+        name.strip_suffix(',')
+    });
+    assert_eq!(all.collect::<Vec<_>>(), variants(&text, opening));
+}
+
 #[test]
 fn a_match_on_algorithms_names_all_of_them() {
     let open: Vec<String> = matches_on_algorithms()
@@ -175,18 +189,23 @@ fn names_of_algorithms() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for (file, opening) in DEFINITIONS {
         let text = read(file);
-        let (_, body) = text.split_once(opening).expect(opening);
-        let (body, _) = body.split_once("\n}").expect("it ends");
-        let variants = body.lines().filter_map(|line| {
-            let name = line.trim_start().split([',', '(', ' ']).next()?;
-            name.starts_with(|c: char| c.is_ascii_uppercase())
-                .then(|| name.to_owned())
-        });
         let before = names.len();
-        names.extend(variants);
+        names.extend(variants(&text, opening).into_iter().map(str::to_owned));
         assert!(before > 0 || names.len() >= 7, "{file} defines algorithms");
     }
     names
+}
+
+/// The variants of the enum that begins with `opening`.
+fn variants<'t>(text: &'t str, opening: &str) -> Vec<&'t str> {
+    let (_, body) = text.split_once(opening).expect(opening);
+    let (body, _) = body.split_once("\n}").expect("it ends");
+    let names = body.lines().filter_map(|line| {
+        let name = line.trim_start().split([',', '(', ' ']).next()?;
+        name.starts_with(|c: char| c.is_ascii_uppercase())
+            .then_some(name)
+    });
+    names.collect()
 }
 
 /// Reads matches by their indentation: an arm lies one step deeper than the line of its `match`.

@@ -103,7 +103,7 @@ struct ThrottleRequest {
 impl Service {
     /// Decisions per request.
     #[must_use]
-    pub const fn decisions_per_request(&self) -> u32 {
+    pub(crate) const fn decisions_per_request(&self) -> u32 {
         match self {
             Self::Rls(_) | Self::Throttlecrab | Self::Http(..) | Self::Gateway(_) => 1,
             Self::Batch { size, .. } => *size,

@@ -4,7 +4,7 @@ use crate::settings::Settings;
 use crate::state::State;
 use crate::store::{connect, joined};
 use anyhow::{Context, Result};
-use ratekeeper_limiter::{Fallback, FallbackConfig, Limiter, LimiterOptions, Modes};
+use ratekeeper_limiter::{Fallback, FallbackConfig, Limiter, LimiterOptions, Modes, RuleSlots};
 use ratekeeper_rules::RuleSet;
 use ratekeeper_store::Store;
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
@@ -81,7 +81,7 @@ pub(crate) async fn served(
             Backend::Memory(store)
         }
     };
-    if settings.redis.is_some() && settings.state.is_some() {
+    if settings.shares_counters() && settings.state.is_some() {
         warn!(
             "--state and --data-dir save no counters: they are in Redis, and those with `consistency: local` in memory, \
              where they start afresh"
@@ -96,20 +96,36 @@ pub(crate) async fn served(
     let store = joined(default, names.zip(shared), own);
     forget_of_other_key(&store, &options);
     options.hash_key = store.hash_key().or(options.hash_key);
-    let mut limiter = Limiter::new(rules, store, options);
-    if let Some(slots) = kept_slots {
+    let limiter = counting_in(store, rules, options, settings, kept_slots)?;
+    Ok(Served { limiter, boards })
+}
+
+/// A limiter that counts in `stores`, where rules have the slots of kept counters. If one store is shared, of whatever kind, it can
+/// be away, and a fallback decides.
+///
+/// # Errors
+/// The system does not have the memory.
+fn counting_in(
+    stores: Stores,
+    rules: RuleSet,
+    options: LimiterOptions,
+    settings: &Settings,
+    kept: Option<RuleSlots>,
+) -> Result<Limiter<Stores>> {
+    let is_one_shared = stores.is_one_shared();
+    let mut limiter = Limiter::new(rules, stores, options);
+    if let Some(slots) = kept {
         limiter = limiter.with_slots(slots);
     }
-    if boards.is_none() {
-        return Ok(Served { limiter, boards });
+    if !is_one_shared {
+        return Ok(limiter);
     }
     let fallback = Fallback::new(FallbackConfig {
         memory: memory(settings),
         local_factor: *settings.values.local_factor,
     });
     let fallback = fallback.context("--memory-limit cannot be allocated")?;
-    let limiter = limiter.with_fallback(fallback);
-    Ok(Served { limiter, boards })
+    Ok(limiter.with_fallback(fallback))
 }
 
 /// Drops the kept counters if a store that nodes share has another hash key: no request would find them.

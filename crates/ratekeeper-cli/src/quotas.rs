@@ -25,7 +25,7 @@ use ratekeeper_quota::{
 };
 use ratekeeper_rules::{TenantIndex, TenantKey};
 use ratekeeper_server::{FleetCopy, QuotaAdmin, import_node_files};
-use ratekeeper_store_redis::RedisServers;
+use ratekeeper_store_redis::{NodeBoard, RedisServers};
 use ratekeeper_stores::Stores;
 use report::Report;
 use std::path::{Path, PathBuf};
@@ -103,26 +103,18 @@ pub(crate) async fn follow(
     meter: Arc<UsageMeter>,
     boards: Option<&RedisServers>,
 ) -> Result<Option<Quotas>> {
-    let Some(address) = chosen::of_service(settings, limiter.snapshot().rules()) else {
-        if settings.quotas.export.is_some() {
-            bail!(
-                "audit_export: without a quota database there is no audit trail; name a database with --quotas, or \
-                 set --data-dir and give the rules a `tenant:`"
-            );
-        }
+    let address = chosen::of_service(settings, limiter.snapshot().rules());
+    let Some(address) = address else {
+        refuse_export(settings)?;
         return Ok(None);
     };
-    let is_named = settings.quotas.named.is_some();
     // One that is open in case tenants come is no fault until they do.
-    let is_needed = is_named || chosen::has_tenants(limiter.snapshot().rules());
+    let is_needed =
+        settings.quotas.named.is_some() || chosen::has_tenants(limiter.snapshot().rules());
     if is_needed {
         warn_if_unfit(&address, settings);
     }
-    if let Some(target) = settings.quotas.export.clone() {
-        // A file that is missing by mistake should not be noticed when the trail is needed.
-        let checked = spawn_blocking(move || target.check_files()).await?;
-        checked.context("audit_export")?;
-    }
+    check_export(settings).await?;
     let store = open(settings, &address)?;
     let board = boards.map(RedisServers::quota_databases);
     if let Some(board) = board.as_ref().filter(|_| is_needed) {
@@ -145,13 +137,7 @@ pub(crate) async fn follow(
     });
     let (dispute, tasks) = (Dispute::default(), QuotaTasks::default());
     let presence = board.map(|board| {
-        let reporter = Reporter {
-            store: store.clone(),
-            board,
-            node: settings.values.node_name.to_string(),
-            unnamed_for: (!is_named).then(|| Arc::clone(limiter)),
-            dispute: Arc::clone(&dispute),
-        };
+        let reporter = reporter(settings, &store, board, limiter, &dispute);
         reporter.start(Arc::clone(&tasks.presence))
     });
     let counted = (meter, Arc::clone(limiter));
@@ -175,10 +161,49 @@ pub(crate) async fn follow(
     }))
 }
 
+/// Refuses an export of the audit trail where no database has one.
+fn refuse_export(settings: &Settings) -> Result<()> {
+    if settings.quotas.export.is_some() {
+        bail!(
+            "audit_export: without a quota database there is no audit trail; name a database with --quotas, or \
+             set --data-dir and give the rules a `tenant:`"
+        );
+    }
+    Ok(())
+}
+
+/// Refuses a target of the audit trail's export with a file that cannot be read: one that is missing by mistake should not be
+/// noticed when the trail is needed.
+async fn check_export(settings: &Settings) -> Result<()> {
+    let Some(target) = settings.quotas.export.clone() else {
+        return Ok(());
+    };
+    let checked = spawn_blocking(move || target.check_files()).await?;
+    checked.context("audit_export")
+}
+
+/// Tells the other nodes which database this one uses.
+fn reporter(
+    settings: &Settings,
+    store: &QuotaStore,
+    board: Arc<NodeBoard>,
+    limiter: &Arc<Limiter<Stores>>,
+    dispute: &Dispute,
+) -> Reporter {
+    let is_unnamed = settings.quotas.named.is_none();
+    Reporter {
+        store: store.clone(),
+        board,
+        node: settings.values.node_name.to_string(),
+        unnamed_for: is_unnamed.then(|| Arc::clone(limiter)),
+        dispute: Arc::clone(dispute),
+    }
+}
+
 /// Warns of a database that one node has alone beside shared counters, and of one without a copy.
 fn warn_if_unfit(address: &DatabaseAddress, settings: &Settings) {
     match address.kind() {
-        DatabaseKind::Sqlite if settings.redis.is_some() => warn!(
+        DatabaseKind::Sqlite if settings.shares_counters() => warn!(
             "--quotas {address}: nodes share counters in Redis, but this file is one node's alone; use PostgreSQL for \
              several"
         ),

@@ -1,6 +1,6 @@
 //! A limit as an operator writes it.
 
-use crate::{MAX_COUNT, Micros};
+use crate::{Limit, MAX_COUNT, Micros};
 
 /// The algorithms by name. `sliding_window` is one of two, depending on sub-windows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -225,7 +225,7 @@ pub enum LimitError {
     #[error("a burst is at least 1; to block everything set the limit to 0")]
     ZeroBurst,
     /// A burst for an algorithm without a bucket.
-    #[error("{} has no burst; token_bucket, gcra and leaky_bucket have", .0.name())]
+    #[error("{} has no burst; {} have", .0.name(), those(Algorithm::has_burst))]
     NoBurst(Algorithm),
     /// Sub-windows for an algorithm other than `sliding_window`.
     #[error("{} has no sub_windows; sliding_window has", .0.name())]
@@ -268,9 +268,7 @@ pub enum LimitError {
     #[error("`calendar` needs fixed_window, not {}", .0.name())]
     NoCalendar(Algorithm),
     /// `post_paid` for an algorithm whose hits cannot be charged afterwards.
-    #[error(
-        "{} cannot be post_paid; fixed_window, sliding_window, sliding_log, token_bucket and gcra can", .0.name()
-    )]
+    #[error("{} cannot be post_paid; {} can", .0.name(), those(|it| can_be_post_paid(it, None)))]
     NoPostPaid(Algorithm),
     /// `post_paid` with sub-windows, of which one would carry its debt into the next window.
     #[error("a sliding_window cannot be post_paid with sub_windows; leave `sub_windows` out")]
@@ -279,7 +277,9 @@ pub enum LimitError {
     #[error("`max_debt` needs `post_paid: true`")]
     DebtWithoutPostPaid,
     /// A debt for an algorithm without a bucket.
-    #[error("{} has no max_debt, as no debt outlives its window; token_bucket and gcra have", .0.name())]
+    #[error(
+        "{} has no max_debt, as no debt outlives its window; {} have", .0.name(), those(|it| can_be_post_paid(it, Some(1)))
+    )]
     NoDebt(Algorithm),
     /// The burst and the debt together take longer to refill than can be counted.
     #[error("the debt of this bucket would take too long to refill; set `max_debt` to at most {0}")]
@@ -289,4 +289,25 @@ pub enum LimitError {
         "this rate cannot be kept within 0.1 % in whole microseconds; use sliding_window, or a smaller limit or burst"
     )]
     RateOutOfRange,
+}
+
+/// The names of the algorithms of which `is` is true: `a, b and c`.
+fn those(is: impl Fn(Algorithm) -> bool) -> String {
+    let names = Algorithm::ALL.into_iter().filter(|it| is(*it));
+    let names: Vec<&str> = names.map(Algorithm::name).collect();
+    match &names[..] {
+        [] => String::new(),
+        [only] => (*only).to_owned(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+/// Returns true if hits can be paid afterwards with the algorithm, and a debt be bounded by `max_debt`.
+fn can_be_post_paid(algorithm: Algorithm, max_debt: Option<u64>) -> bool {
+    let tried = LimitSpec {
+        post_paid: true,
+        max_debt,
+        ..LimitSpec::new(algorithm, 1, Micros::from_secs(1))
+    };
+    Limit::try_new(tried).is_ok()
 }

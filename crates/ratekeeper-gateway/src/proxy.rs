@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,7 +31,7 @@ use crate::media_type::{is_endless, is_grpc, is_stream};
 use crate::routes::{OnClientGone, Route};
 use crate::shared::Shared;
 use crate::upgrade::Upgrade;
-use crate::upstream::{NoSlot, Upstream, WaitOrder};
+use crate::upstream::{NoSlot, RequestSlot, Upstream, WaitOrder};
 
 /// A service that forwards requests, with connections of its own in each worker.
 #[derive(Clone, Debug)]
@@ -193,22 +194,9 @@ impl Proxy {
             },
             begun: Instant::now(),
         };
-        let sheds = passage.as_ref().is_some_and(Passage::is_enforced);
-        let order = match sheds {
-            true => WaitOrder::ControlledDelay,
-            false => WaitOrder::InTurn,
-        };
-        let patience = upstream.connect_timeout;
-        let slot = upstream.slots.acquire(client, patience, order).await;
-        // Its client may have given up meanwhile.
-        let is_late = || sheds && passage.as_ref().is_some_and(Passage::is_late);
-        let slot = match slot {
-            Ok(slot) if !is_late() => slot,
-            // A client that has its share is none of the shedders' business.
-            Err(NoSlot::Share) => return no_slot(&upstream, None, request.headers()),
-            Ok(_) | Err(NoSlot::Queue) => {
-                return no_slot(&upstream, passage.filter(|_| sheds), request.headers());
-            }
+        let (slot, passage) = match slot_of(&upstream, client, passage).await {
+            Ok(found) => found,
+            Err(shed) => return no_slot(&upstream, shed, request.headers()),
         };
         // The clock is read again only by those that waited.
         let since = match slot.has_waited {
@@ -225,29 +213,9 @@ impl Proxy {
             passage
         });
         let mut slot = slot.with(passage, finish);
-        let outcome = {
-            let mut traced = span.map(|span| UpstreamSpan {
-                span,
-                upstream: &upstream,
-                begun: exchange.begun,
-                slot: &slot,
-                status: None,
-                is_over: false,
-            });
-            let outcome = exchange.run(request, &slot).await;
-            if let Some(traced) = &mut traced {
-                traced.status = outcome.as_ref().ok().map(|(answer, _)| answer.status());
-                traced.is_over = true;
-            }
-            outcome
-        };
-        let sign = match exchange.connection_use {
-            ConnectionUse::Upgrade => None,
-            ConnectionUse::Requests if is_stream => ending(&outcome).map(LoadSign::Untimed),
-            ConnectionUse::Requests => ending(&outcome).map(LoadSign::RoundTrip),
-        };
+        let outcome = run(&exchange, request, &slot, span).await;
         let at = outcome.is_ok().then(Instant::now);
-        slot.answered(sign, at);
+        slot.answered(sign(&exchange, is_stream, &outcome), at);
         if let Some(at) = at {
             let took = at.saturating_duration_since(exchange.begun);
             upstream.counts.record_latency(took);
@@ -330,6 +298,53 @@ impl Proxy {
     }
 }
 
+/// Waits for a slot of the upstream. The error has the passage of a request that goes without one, if the shedders are to
+/// know of it.
+async fn slot_of(
+    upstream: &Upstream,
+    client: Option<IpAddr>,
+    passage: Option<Passage>,
+) -> Result<(RequestSlot, Option<Passage>), Option<Passage>> {
+    let sheds = passage.as_ref().is_some_and(Passage::is_enforced);
+    let order = match sheds {
+        true => WaitOrder::ControlledDelay,
+        false => WaitOrder::InTurn,
+    };
+    let patience = upstream.connect_timeout;
+    let slot = upstream.slots.acquire(client, patience, order).await;
+    // Its client may have given up meanwhile.
+    let is_late = || sheds && passage.as_ref().is_some_and(Passage::is_late);
+    match slot {
+        Ok(slot) if !is_late() => Ok((slot, passage)),
+        // A client that has its share is none of the shedders' business.
+        Err(NoSlot::Share) => Err(None),
+        Ok(_) | Err(NoSlot::Queue) => Err(passage.filter(|_| sheds)),
+    }
+}
+
+/// Runs the exchange, as a part of `span` where the request is traced.
+async fn run(
+    exchange: &Exchange<'_>,
+    request: &mut Request<RequestBody>,
+    slot: &HeldSlot,
+    span: Option<Arc<RequestSpan>>,
+) -> Result<Answered, Fault> {
+    let mut traced = span.map(|span| UpstreamSpan {
+        span,
+        upstream: exchange.upstream,
+        begun: exchange.begun,
+        slot,
+        status: None,
+        is_over: false,
+    });
+    let outcome = exchange.run(request, slot).await;
+    if let Some(traced) = &mut traced {
+        traced.status = outcome.as_ref().ok().map(|(answer, _)| answer.status());
+        traced.is_over = true;
+    }
+    outcome
+}
+
 /// The answer to a request that found no slot at its upstream: of the shedder if `passage` is one's.
 fn no_slot(
     upstream: &Upstream,
@@ -345,6 +360,19 @@ fn no_slot(
             let upstream = upstream.name.clone();
             Err(Fault::Full { upstream })
         }
+    }
+}
+
+/// The sign of the upstream's load in the outcome, if there is one.
+fn sign(
+    exchange: &Exchange<'_>,
+    is_stream: bool,
+    outcome: &Result<Answered, Fault>,
+) -> Option<LoadSign> {
+    match exchange.connection_use {
+        ConnectionUse::Upgrade => None,
+        ConnectionUse::Requests if is_stream => ending(outcome).map(LoadSign::Untimed),
+        ConnectionUse::Requests => ending(outcome).map(LoadSign::RoundTrip),
     }
 }
 

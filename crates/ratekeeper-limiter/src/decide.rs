@@ -59,7 +59,7 @@ impl MatchedCheck {
     }
 
     #[cold] // Few requests are traced.
-    fn observe(&mut self, check: &Check<'_>, observer: &Arc<dyn CheckObserver>) {
+    fn trace(&mut self, check: &Check<'_>, observer: &Arc<dyn CheckObserver>) {
         let counters = self.plan.steps.len();
         observer.matched(check, self.decision.snapshot(), counters);
         self.observer = Some(Arc::clone(observer));
@@ -101,9 +101,9 @@ impl MatchedCheck {
         if let Some(observer) = &self.observer {
             observer.answered();
         }
-        let (snapshot, statuses, shadowed) = self.decision.parts();
+        let (snapshot, answers, shadowed) = self.decision.parts();
         self.plan
-            .read(snapshot, verdicts, (statuses, shadowed), each);
+            .read(snapshot, verdicts, (answers, shadowed), each);
         self.decision.conclude(verdicts.allowed);
         if let Some(observer) = &self.observer {
             observer.combined(&self.decision);
@@ -330,7 +330,7 @@ impl<S: Store> Limiter<S> {
                 .watch(matched.decision.snapshot(), check, growth);
         }
         if let Some(observer) = &check.observer {
-            matched.observe(check, observer);
+            matched.trace(check, observer);
         }
     }
 
@@ -378,7 +378,7 @@ impl<S: Store> Limiter<S> {
         verdicts
     }
 
-    /// Reads the verdicts into the decision, and tells the fallback the remaining hits.
+    /// Reads the verdicts into the decision, tells the fallback the remaining hits, and counts the call for bills.
     #[inline(always)] // As for `MatchedCheck::fill`.
     fn read_verdicts(&self, matched: &mut MatchedCheck, verdicts: &Verdicts) {
         let now = matched.now;

@@ -18,12 +18,12 @@ pub use answered::Answered;
 pub struct Decision {
     snapshot: Guard<Arc<Snapshot>>,
     allowed: bool,
-    statuses: Statuses,
+    answers: DescriptorAnswers,
     binding: Option<u16>,
     shadowed: ShadowDenials,
 }
 
-pub(crate) type Statuses = SmallVec<[DescriptorAnswer; 2]>;
+pub(crate) type DescriptorAnswers = SmallVec<[DescriptorAnswer; 2]>;
 
 /// The limits that would have denied a request; one is stored inline.
 pub(crate) type ShadowDenials = SmallVec<[ShadowDenial; 1]>;
@@ -43,27 +43,27 @@ impl Decision {
         Self {
             snapshot,
             allowed: true,
-            statuses: Statuses::new(),
+            answers: DescriptorAnswers::new(),
             binding: None,
             shadowed: ShadowDenials::new(),
         }
     }
 
-    /// The rules to match against, and where the statuses and the limits go that are only in shadow over.
-    pub(crate) fn parts(&mut self) -> (&Snapshot, &mut Statuses, &mut ShadowDenials) {
-        (&self.snapshot, &mut self.statuses, &mut self.shadowed)
+    /// The rules to match against, and where the answers and the limits go that are only in shadow over.
+    pub(crate) fn parts(&mut self) -> (&Snapshot, &mut DescriptorAnswers, &mut ShadowDenials) {
+        (&self.snapshot, &mut self.answers, &mut self.shadowed)
     }
 
-    /// Concludes the decision once the statuses are filled in.
+    /// Concludes the decision once the answers are filled in.
     pub(crate) fn conclude(&mut self, allowed: bool) {
         self.allowed = allowed;
-        self.binding = match &self.statuses[..] {
+        self.binding = match &self.answers[..] {
             // Most requests have one descriptor: nothing to rank.
-            [status] => {
-                let binding = status.binding.as_ref();
+            [answer] => {
+                let binding = answer.binding.as_ref();
                 binding.filter(|binding| !binding.shadow).map(|_| 0)
             }
-            statuses => most_restrictive(allowed, statuses),
+            answers => most_restrictive(allowed, answers),
         };
     }
 
@@ -76,7 +76,7 @@ impl Decision {
     /// The answers, one for each descriptor of the request, in the same order.
     #[must_use]
     pub fn answers(&self) -> &[DescriptorAnswer] {
-        &self.statuses
+        &self.answers
     }
 
     /// The limits that were over and did not deny the request: in shadow mode, for subjects that `enforce` leaves out, or
@@ -91,7 +91,7 @@ impl Decision {
     /// None if no enforced limit matched.
     #[must_use]
     pub fn binding(&self) -> Option<&Binding> {
-        self.statuses
+        self.answers
             .get(usize::from(self.binding?))?
             .binding
             .as_ref()
@@ -101,9 +101,9 @@ impl Decision {
     /// wait, or was denied.
     #[must_use]
     pub fn delay(&self) -> Micros {
-        self.statuses
+        self.answers
             .iter()
-            .map(|status| status.delay)
+            .map(|answer| answer.delay)
             .max()
             .unwrap_or_default()
     }
@@ -111,7 +111,7 @@ impl Decision {
     /// Returns true if at least one limit was answered without being counted.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
-        self.statuses.iter().any(|status| status.degraded)
+        self.answers.iter().any(|answer| answer.degraded)
     }
 
     /// The rules that were in force.
@@ -136,7 +136,7 @@ impl Decision {
     #[must_use]
     pub fn is_unmatched(&self) -> bool {
         let matched =
-            |status: &DescriptorAnswer| status.binding.is_some() || status.unlimited.is_some();
+            |answer: &DescriptorAnswer| answer.binding.is_some() || answer.unlimited.is_some();
         !self.answers().iter().any(matched)
     }
 
@@ -308,9 +308,9 @@ impl Binding {
 
 /// The descriptor with the most restrictive limit: of a denied request, among those that deny
 /// it; of an allowed one, among those that have room, by what is left.
-fn most_restrictive(allowed: bool, statuses: &[DescriptorAnswer]) -> Option<u16> {
-    let candidates = (0_u16..).zip(statuses).filter_map(|(number, status)| {
-        let binding = status.binding.filter(|binding| !binding.shadow)?;
+fn most_restrictive(allowed: bool, answers: &[DescriptorAnswer]) -> Option<u16> {
+    let candidates = (0_u16..).zip(answers).filter_map(|(number, answer)| {
+        let binding = answer.binding.filter(|binding| !binding.shadow)?;
         let (class, left, wait) = binding.answered.rank();
         let rank = match allowed {
             true => (

@@ -4,7 +4,8 @@
 //! matching limits at once, and answers with a [`Decision`]: allowed or not, what remains of
 //! each limit, and when to retry. Each check sees one immutable snapshot of the rules.
 //!
-//! It knows no protocol and no file. The clock is read once per check, here and nowhere deeper.
+//! It knows no protocol and no file. The clock is read once per check, by the edge that asks or by [`Limiter::check`]; whatever
+//! is deeper is told the time.
 
 mod clock;
 mod compiled;

@@ -39,13 +39,26 @@ struct AuditedOverride {
     expires_at: Option<i64>,
 }
 
+impl AuditedPlan {
+    fn of(plan: &TenantPlan) -> Self {
+        let term = plan.term();
+        // The dates are in the term. No field is left out: the trail would say nothing of it.
+        let TenantPlan {
+            plan,
+            effective_at: _,
+            expires_at: _,
+        } = plan;
+        Self {
+            plan: plan.clone(),
+            effective_at: term.from.as_micros(),
+            expires_at: rows::ends(term),
+        }
+    }
+}
+
 impl AuditedTenant {
     pub(crate) fn of(record: &TenantRecord) -> Self {
-        let plans = record.quotas.plans.iter().map(|plan| AuditedPlan {
-            plan: plan.plan.clone(),
-            effective_at: plan.term().from.as_micros(),
-            expires_at: rows::ends(plan.term()),
-        });
+        let plans = record.quotas.plans.iter().map(AuditedPlan::of);
         let overrides = record.quotas.overrides.iter();
         let overrides = overrides.map(|own| AuditedOverride {
             limit: UndatedLimit::of(own),

@@ -520,7 +520,47 @@ fn mark_of(key: &TenantKey) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ratekeeper_core::Timestamp;
+    use ratekeeper_rules::TenantOverride;
+
     use super::*;
+
+    /// A field without a column would be taken from all tenants that are exported and imported again.
+    #[test]
+    fn a_row_has_each_field_of_a_plan_and_of_an_override() {
+        let time = |secs| Some(Rfc3339(Timestamp::from_secs(secs)));
+        // Each field is written out here, with a value that is not left out of JSON.
+        let plan = TenantPlan {
+            plan: "pro".into(),
+            effective_at: time(1),
+            expires_at: time(2),
+        };
+        let own = TenantOverride {
+            descriptor: ["a:b", "c"].into_iter().collect(),
+            requests_per_unit: 9,
+            unit: Some("minute".into()),
+            window: Some("10s".into()),
+            burst: Some(5),
+            algorithm: Some("gcra".into()),
+            post_paid: Some(true),
+            max_debt: Some(40),
+            steps: Some(2),
+            effective_at: time(3),
+            expires_at: time(4),
+        };
+        let tenant = BulkTenant {
+            tenant: Some("acme".to_owned()),
+            quotas: QuotaDocument {
+                plans: vec![plan],
+                overrides: vec![own],
+                ..QuotaDocument::default()
+            },
+            ..BulkTenant::default()
+        };
+        let text = bulk_head(BulkFormat::Csv).to_owned() + &tenant.written(BulkFormat::Csv);
+        let read = read_tenants(BulkFormat::Csv, &text).expect("it is what was written");
+        assert_eq!(read[0].tenant, tenant, "{text}");
+    }
 
     /// The names of earlier versions are read in both formats.
     #[test]

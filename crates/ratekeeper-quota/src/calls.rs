@@ -272,7 +272,7 @@ impl CallLine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plans::{Filled, key};
+    use crate::query_plans::{Filled, key};
     use crate::{DatabaseKind, UsageFilter};
 
     /// The calls of a day, page by page, with so much time for each page.

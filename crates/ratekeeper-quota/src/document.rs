@@ -73,7 +73,15 @@ impl QuotaDocument {
         let (plan, plans) = match quotas.plans.as_slice() {
             [] if quotas.overrides.is_empty() => (None, Vec::new()),
             [] => (Some(CUSTOM.to_owned()), Vec::new()),
-            [only] if only.term() == Term::ALWAYS => (Some(only.plan.to_string()), Vec::new()),
+            [only] if only.term() == Term::ALWAYS => {
+                // Each field is asked for: a plan with more than its name and its time is no bare name.
+                let TenantPlan {
+                    plan,
+                    effective_at: _,
+                    expires_at: _,
+                } = only;
+                (Some(plan.to_string()), Vec::new())
+            }
             plans => (None, plans.to_vec()),
         };
         Self {

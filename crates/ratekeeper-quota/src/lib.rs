@@ -24,6 +24,8 @@
 //! # }
 //! ```
 
+// Calls are counted twice: in `usage` by minute (`metering` has its lines in files), and in `calls` by hour, for bills. The last
+// change of the database is in `head`, whether somebody listens there in `reach`, and who has called in `seen`.
 mod adjust;
 mod audit;
 mod audited;
@@ -45,7 +47,7 @@ mod list;
 mod metering;
 mod period;
 #[cfg(test)]
-mod plans;
+mod query_plans;
 mod reach;
 mod record;
 mod rows;

@@ -228,7 +228,7 @@ impl UsageLine {
 mod tests {
     use super::*;
     use crate::DatabaseKind;
-    use crate::plans::Filled;
+    use crate::query_plans::Filled;
     use crate::rows::Cell;
 
     #[test]

@@ -1,4 +1,7 @@
 //! Tenants in the tables.
+//!
+//! Some columns have the names of their first version: `api_key` is the tenant's keyed hash, `tier` a plan, and
+//! `time_window` a window.
 
 use std::collections::HashMap;
 
@@ -326,33 +329,53 @@ pub(crate) async fn insert_quotas<'a>(
 
 fn plan_row(id: &TenantId, plan: &TenantPlan) -> [Cell; 5] {
     let term = plan.term();
+    // The dates are in the term. No field is left out: what has no column is lost.
+    let TenantPlan {
+        plan,
+        effective_at: _,
+        expires_at: _,
+    } = plan;
     [
         id.domain.clone().into(),
         id.hash.to_string().into(),
-        plan.plan.to_string().into(),
+        plan.to_string().into(),
         Cell::number(term.from.as_micros()),
         Cell::Number(ends(term)),
     ]
 }
 
-fn override_row(id: &TenantId, position: i64, quota: &TenantOverride) -> [Cell; 14] {
-    let term = quota.term();
+fn override_row(id: &TenantId, position: i64, own: &TenantOverride) -> [Cell; 14] {
+    let term = own.term();
+    // As for plans.
+    let TenantOverride {
+        descriptor,
+        requests_per_unit,
+        unit,
+        window,
+        burst,
+        algorithm,
+        post_paid,
+        max_debt,
+        steps,
+        effective_at: _,
+        expires_at: _,
+    } = own;
     let text = |text: &Option<Box<str>>| Cell::Text(text.as_deref().map(str::to_owned));
-    let descriptor = quota.descriptor.iter().map(|entry| &**entry);
+    let descriptor = descriptor.iter().map(|entry| &**entry);
     [
         id.domain.clone().into(),
         id.hash.to_string().into(),
         serde_json::Value::from_iter(descriptor).to_string().into(),
-        Cell::number(quota.requests_per_unit),
-        text(&quota.unit),
-        text(&quota.window),
-        Cell::Number(quota.burst.map(stored)),
-        text(&quota.algorithm),
+        Cell::number(*requests_per_unit),
+        text(unit),
+        text(window),
+        Cell::Number(burst.map(stored)),
+        text(algorithm),
         Cell::number(term.from.as_micros()),
         Cell::Number(ends(term)),
         Cell::Number(Some(position)),
-        Cell::Number(quota.steps.map(i64::from)),
-        Cell::Number(quota.post_paid.map(i64::from)),
-        Cell::Number(quota.max_debt.map(stored)),
+        Cell::Number(steps.map(i64::from)),
+        Cell::Number(post_paid.map(i64::from)),
+        Cell::Number(max_debt.map(stored)),
     ]
 }

@@ -67,13 +67,24 @@ impl From<TenantQuotas> for SavedQuotas {
         let plans = quotas.plans.into_iter();
         let overrides = quotas.overrides.iter();
         Self {
-            plans: plans.map(|plan| (plan.term(), plan.plan)).collect(),
+            plans: plans.map(termed).collect(),
             overrides: overrides
                 .map(|own| (own.term(), UndatedLimit::of(own)))
                 .collect(),
             epoch: quotas.epoch,
         }
     }
+}
+
+/// The plan's name behind its time. No other field of a plan is left out: the copy would be without it.
+fn termed(plan: TenantPlan) -> (Term, Box<str>) {
+    let term = plan.term();
+    let TenantPlan {
+        plan,
+        effective_at: _,
+        expires_at: _,
+    } = plan;
+    (term, plan)
 }
 
 impl From<SavedQuotas> for TenantQuotas {

@@ -196,7 +196,7 @@ impl QuotaStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plans::Filled;
+    use crate::query_plans::Filled;
     use ratekeeper_rules::TenantKey;
     use ratekeeper_testkit::postgres::Server;
 

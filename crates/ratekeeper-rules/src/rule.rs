@@ -212,7 +212,7 @@ impl Enforce {
 
     /// A share in hundredths of a percent, 0 to 10,000; [`None`] above that.
     #[must_use]
-    pub const fn from_hundredths(hundredths: u16) -> Option<Self> {
+    pub(crate) const fn from_hundredths(hundredths: u16) -> Option<Self> {
         if hundredths > 10_000 {
             None
         } else {

@@ -54,7 +54,7 @@ impl ServiceLevel {
     /// for all methods counts unknown methods together as `other`, so that a caller who makes up
     /// methods gets no fresh counter for each.
     #[must_use]
-    pub fn counted_method(&self, method: &str) -> Option<&str> {
+    pub(crate) fn counted_method(&self, method: &str) -> Option<&str> {
         let is_it = |own: &&str| own.eq_ignore_ascii_case(method);
         if self.methods.is_empty() {
             return Some(KNOWN_METHODS.into_iter().find(is_it).unwrap_or("other"));

@@ -48,9 +48,9 @@ pub const CUSTOM: &str = "custom";
 /// The most entries of an override's descriptor: a request has no more.
 pub(crate) const ENTRIES_MAX: usize = 64;
 
-/// A limit that one tenant has alone: an override.
+/// A limit that one tenant of files has alone: an override, as a rule.
 #[derive(Debug)]
-pub(crate) struct OwnLimit {
+pub(crate) struct ListedOverride {
     pub(crate) term: Term,
     /// As it is written.
     pub(crate) descriptor: Arc<OverrideDescriptor>,
@@ -64,14 +64,14 @@ pub(crate) struct Tenant {
     /// Its plans; the one that begins last comes first.
     plans: Box<[(Term, PlanIndex)]>,
     /// Its own limits: the most specific comes first, and of one descriptor the one that begins last.
-    pub(crate) limits: Box<[OwnLimit]>,
+    pub(crate) limits: Box<[ListedOverride]>,
 }
 
 impl Tenant {
-    pub(crate) fn new(mut plans: Vec<(Term, PlanIndex)>, limits: Vec<OwnLimit>) -> Self {
+    pub(crate) fn new(mut plans: Vec<(Term, PlanIndex)>, limits: Vec<ListedOverride>) -> Self {
         plans.sort_by_key(|(term, _)| Reverse(term.from));
-        let first_of = |own: &OwnLimit| {
-            let same = |other: &OwnLimit| Arc::ptr_eq(&other.pattern, &own.pattern);
+        let first_of = |own: &ListedOverride| {
+            let same = |other: &ListedOverride| Arc::ptr_eq(&other.pattern, &own.pattern);
             limits.iter().position(same)
         };
         let order: Vec<_> = limits.iter().map(first_of).collect();

@@ -2,6 +2,7 @@
 
 mod direct;
 mod region_link;
+mod rls;
 mod root;
 mod unread;
 mod v1;
@@ -13,20 +14,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, HeaderValue};
-use http::{Extensions, HeaderMap, Method, Request, Response, StatusCode};
-use ratekeeper_limiter::Check;
+use http::{Method, Request, Response, StatusCode};
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_service_server::{
-    RateLimitService, RateLimitServiceServer, SERVICE_NAME,
+    RateLimitServiceServer, SERVICE_NAME,
 };
-use ratekeeper_proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use ratekeeper_proto::ratekeeper::v1::rate_limiter_service_server::{
     self as v1_name, RateLimiterServiceServer,
 };
 use ratekeeper_proto::ratekeeper::v1::region_service_server::RegionServiceServer;
 use ratekeeper_proto::{FILE_DESCRIPTOR_SET, SHORT_BYTES_MAX};
-use ratekeeper_store::Answer;
-use tonic::Status;
 use tonic::body::Body;
 use tonic::service::Routes;
 use tonic_health::ServingStatus;
@@ -38,125 +34,12 @@ use crate::app::App;
 use crate::config::constant::ConstantAnswer;
 use crate::http::media_type::is_grpc;
 use crate::listen::{Fault, Peer, PeerAddress};
-use crate::logs::denials::CheckOrigin;
-use crate::protocol::rls::{self, Refusal, RequiredPermissions};
-use crate::protocol::v1::Refusal as V1Refusal;
 use region_link::LinkService;
+use rls::Rls;
 pub(crate) use root::over_http1;
 
 /// The name that envoyproxy/ratelimit's health service answers to, besides the empty one.
 const HEALTH_NAMES: [&str; 2] = ["", "ratelimit"];
-
-/// Envoy's service on top of an [`App`].
-#[derive(Debug)]
-struct Rls {
-    app: Arc<App>,
-    constant: Option<ConstantAnswer>,
-    /// The peer to assume where the connection names none: on this host if only this host can reach
-    /// the listener, else anywhere.
-    unknown: Peer,
-}
-
-impl Rls {
-    /// Refuses a request if it needs a permission that its sender has not.
-    #[cold]
-    fn admit(
-        &self,
-        headers: &HeaderMap,
-        extensions: &Extensions,
-        needs: RequiredPermissions,
-    ) -> Result<(), Status> {
-        let peer = extensions.get().unwrap_or(&self.unknown);
-        let authorization = headers.get(AUTHORIZATION);
-        let authorization = authorization.map(HeaderValue::as_bytes);
-        let admitted = needs.admit(&self.app.callers, Some(peer), authorization);
-        let Err(denied) = admitted.and_then(|it| it.unless_page(headers)) else {
-            return Ok(());
-        };
-        self.app.log_rls_refusal(&denied);
-        Err(V1Refusal::from(denied).into())
-    }
-
-    /// Decides `request`, which came with `headers` and `extensions`.
-    async fn decide(
-        &self,
-        headers: &HeaderMap,
-        extensions: &Extensions,
-        request: &RateLimitRequest,
-    ) -> Result<RateLimitResponse, Status> {
-        if let Some(constant) = &self.constant {
-            return Ok(constant.answer());
-        }
-        let needs = RequiredPermissions::of(request, self.app.config.rls.callers());
-        if !needs.are_none() {
-            self.admit(headers, extensions, needs)?;
-        }
-        let origin = CheckOrigin::new("rls", Some(headers));
-        // Each answer is moved once: combinators of results would move it again and again.
-        match rls::ask(&self.app, request, origin) {
-            Answer::Decided(Ok(answer)) => Ok(answer),
-            Answer::Decided(Err(refusal)) => {
-                rls::refuse(&self.app, origin.protocol, request, refusal).map_err(status)
-            }
-            Answer::Pending(pending) => {
-                Ok(rls::finish(&self.app, Some(request), origin, pending).await)
-            }
-        }
-    }
-
-    /// Reads an encoded request in place, if it and its answer have nothing that needs a message.
-    fn plain<'a>(&self, message: &'a [u8]) -> Option<Check<'a>> {
-        match self.app.config.rls.dynamic_metadata {
-            true => None,
-            false => rls::read_plain(message),
-        }
-    }
-
-    /// Decides a request as [`Self::decide`] does, which was read in place.
-    async fn decide_plain(
-        &self,
-        headers: &HeaderMap,
-        extensions: &Extensions,
-        mut check: Check<'_>,
-    ) -> Result<RateLimitResponse, Status> {
-        if let Some(constant) = &self.constant {
-            return Ok(constant.answer());
-        }
-        let needs = RequiredPermissions::of_plain(self.app.config.rls.callers());
-        if !needs.are_none() {
-            self.admit(headers, extensions, needs)?;
-        }
-        let origin = CheckOrigin::new("rls", Some(headers));
-        match rls::ask_check(&self.app, &mut check, None, origin) {
-            Answer::Decided(answer) => answer.map_err(status),
-            Answer::Pending(pending) => Ok(rls::finish(&self.app, None, origin, pending).await),
-        }
-    }
-}
-
-#[tonic::async_trait]
-impl RateLimitService for Rls {
-    async fn should_rate_limit(
-        &self,
-        request: tonic::Request<RateLimitRequest>,
-    ) -> Result<tonic::Response<RateLimitResponse>, Status> {
-        let (metadata, extensions) = (request.metadata(), request.extensions());
-        let answer = self.decide(metadata.as_ref(), extensions, request.get_ref());
-        answer.await.map(tonic::Response::new)
-    }
-}
-
-/// Codes that Envoy does not take for an answer: it lets UNKNOWN, which envoyproxy/ratelimit says, pass.
-fn status(refusal: Refusal) -> Status {
-    match refusal {
-        Refusal::Invalid(_) | Refusal::OutOfBounds(_) => {
-            Status::invalid_argument(refusal.to_string())
-        }
-        Refusal::NoRules => Status::unavailable(refusal.to_string()),
-        // To outlier detection that would be a node that fails, and it is one domain.
-        Refusal::NoRulesOf(_) => Status::not_found(refusal.to_string()),
-    }
-}
 
 /// The services of the gRPC listener.
 #[derive(Clone, Debug)]
@@ -166,7 +49,7 @@ pub(crate) struct Grpc(Arc<Services>);
 struct Services {
     app: Arc<App>,
     rls: Arc<Rls>,
-    own: Arc<v1::Service>,
+    v1: Arc<v1::Service>,
     by_tonic: ByTonic,
 }
 
@@ -174,7 +57,7 @@ struct Services {
 #[derive(Debug)]
 struct ByTonic {
     rls: RateLimitServiceServer<Rls>,
-    own: RateLimiterServiceServer<v1::Service>,
+    v1: RateLimiterServiceServer<v1::Service>,
     others: axum::Router,
 }
 
@@ -189,7 +72,7 @@ impl Grpc {
         let bytes_max = app.config.bounds.message_bytes_max;
         // Health and reflection are asked in few words.
         let short_max = bytes_max.min(SHORT_BYTES_MAX);
-        let own = Arc::new(v1::Service::new(Arc::clone(app)));
+        let v1 = Arc::new(v1::Service::new(Arc::clone(app)));
         // What a listener on this host alone lets in is on this host.
         let unknown = Peer::unnamed(PeerAddress::Unix, is_local);
         let rls = Arc::new(Rls {
@@ -223,14 +106,14 @@ impl Grpc {
         let by_tonic = ByTonic {
             rls: RateLimitServiceServer::from_arc(Arc::clone(&rls))
                 .max_decoding_message_size(bytes_max),
-            own: RateLimiterServiceServer::from_arc(Arc::clone(&own))
+            v1: RateLimiterServiceServer::from_arc(Arc::clone(&v1))
                 .max_decoding_message_size(bytes_max),
             others,
         };
         let services = Services {
             app: Arc::clone(app),
             rls,
-            own,
+            v1,
             by_tonic,
         };
         Ok(Self(Arc::new(services)))
@@ -243,13 +126,13 @@ pub(crate) type BadDescriptors = tonic_reflection::server::Error;
 type BoxFuture = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
 /// An answer on its way.
-pub(crate) enum Answering {
+pub(crate) enum ByTonicAnswering {
     Rls(BoxFuture, Arc<App>),
-    Own(BoxFuture, Arc<App>),
+    V1(BoxFuture, Arc<App>),
     Other(BoxFuture),
 }
 
-impl Future for Answering {
+impl Future for ByTonicAnswering {
     type Output = Result<Response<Body>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -258,7 +141,7 @@ impl Future for Answering {
                 let answer = answer.as_mut().poll(cx);
                 answer.map(|answer| answer.map(|answer| unread::decide(answer, app)))
             }
-            Self::Own(answer, app) => {
+            Self::V1(answer, app) => {
                 let answer = answer.as_mut().poll(cx);
                 answer.map(|answer| answer.map(|answer| v1::hold_room(unread::refuse(answer, app))))
             }
@@ -273,33 +156,33 @@ where
 {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Answering;
+    type Future = ByTonicAnswering;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<B>) -> Answering {
+    fn call(&mut self, request: Request<B>) -> ByTonicAnswering {
         if request.method() == Method::POST && !is_grpc(request.headers()) {
             let mut answer = Response::new(Body::empty());
             *answer.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-            return Answering::Other(Box::pin(ready(Ok(answer))));
+            return ByTonicAnswering::Other(Box::pin(ready(Ok(answer))));
         }
         // The services that matter do not go through a router.
         let path = request.uri().path();
-        let ByTonic { rls, own, others } = &self.0.by_tonic;
+        let ByTonic { rls, v1, others } = &self.0.by_tonic;
         if is_rls(path) {
             let app = Arc::clone(&self.0.app);
             let request = request.map(|body| app.reading_room.bound(body));
-            return Answering::Rls(rls.clone().call(request), app);
+            return ByTonicAnswering::Rls(rls.clone().call(request), app);
         }
         if is_of(v1_name::SERVICE_NAME, path) {
             let app = Arc::clone(&self.0.app);
             let request = request.map(|body| app.reading_room.bound(body));
-            return Answering::Own(own.clone().call(request), app);
+            return ByTonicAnswering::V1(v1.clone().call(request), app);
         }
         let answer = others.clone().call(request.map(axum::body::Body::new));
-        Answering::Other(Box::pin(async move {
+        ByTonicAnswering::Other(Box::pin(async move {
             answer.await.map(|answer| answer.map(Body::new))
         }))
     }

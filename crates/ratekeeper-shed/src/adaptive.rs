@@ -240,7 +240,7 @@ impl AdaptiveLimit {
     }
 
     /// Records the end of a call that may stream, which makes no round trip, and returns the limit.
-    pub fn on_untimed(&mut self, now: Timestamp, in_flight: u32, ending: Ending) -> u32 {
+    pub(crate) fn on_untimed(&mut self, now: Timestamp, in_flight: u32, ending: Ending) -> u32 {
         let window = self.untimed.get_or_insert(Window::new(now));
         if now < window.since {
             *window = Window::new(now);

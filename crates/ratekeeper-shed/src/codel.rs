@@ -124,7 +124,7 @@ impl<T> PatientQueue<T> {
     }
 
     /// Takes out the oldest item if it has waited too long.
-    pub fn pop_stale(&mut self, now: Timestamp) -> Option<T> {
+    fn pop_stale(&mut self, now: Timestamp) -> Option<T> {
         let patience = match self.is_overloaded(now) {
             true => self.terms.target,
             false => self.terms.interval,

@@ -6,6 +6,15 @@
 //! asked for again. A server that fails is left alone until it answers a probe; meanwhile every
 //! decision fails at once, and the caller applies its failure mode.
 
+// A decision's way: `store` (as limiters see it) or `shared` (as one of several stores), `servers` (the servers of one store), `slots`
+// (the connections of each runtime), `connections`, `shard_connection`, `queue` with `waiting` and `batch`, `pipeline`, `wire`, `link`.
+// What all runtimes share: `shard` (one server) with its `breaker` and `metrics`, `denied`, `script_context`.
+// Counters that this node decides in part: `lease`, `replicas` and `nodes` (who leases), `synced`, `loans` and `loan_demands`.
+// Calls that no request waits for: `side_sender` and `side_connection`. Over a `side_link`: `node_board` and `fleet` (what nodes
+// tell each other), `stream`; `key_link` and `texts` read other keys than those of counters.
+// Where the servers are: `endpoint` (a URL), `node` (an address), `topology`, `survey` (of a cluster), `sentinel`, `discovery`.
+// Upkeep, in tasks of `background`: `monitor`, `greeting`, `rights`, `probe`, `hash_key`, `generation` with `clock`, `stall`.
+// What is told of them: `server_status`, `server_error`, `journal`, `answers` (their bounds).
 mod answers;
 mod background;
 mod batch;

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use ratekeeper_store::{Answer, Post, Request, StoreError, Verdicts};
-use ratekeeper_stores::StoreReply;
+use ratekeeper_stores::{NAMED_STORES_MAX, StoreReply};
 use tokio::runtime::Handle;
 
 use crate::background::Background;
@@ -38,8 +38,9 @@ struct Inner {
     synced: OnceLock<Synced>,
 }
 
-/// The number of stores whose connections a thread remembers: a service has at most as many.
-const REMEMBERED_MAX: usize = 33;
+/// The number of stores whose connections a thread remembers: a service has at most as many, the default store and those with
+/// names.
+const REMEMBERED_MAX: usize = NAMED_STORES_MAX + 1;
 
 /// The connections of this thread's runtime, found without waiting for other threads.
 struct Remembered {

@@ -13,4 +13,4 @@ mod upkeep;
 pub use gauges::{Agreement, ServerGauges, StoreGauges};
 pub use reply::{Decided, ReplySender, StoreReply};
 pub use shared::{BoxFuture, SharedStore};
-pub use stores::{Backend, Stores, StoresTicket};
+pub use stores::{Backend, NAMED_STORES_MAX, Stores, StoresTicket};

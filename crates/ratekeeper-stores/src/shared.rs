@@ -60,10 +60,9 @@ pub trait SharedStore: Debug + Send + Sync + 'static {
         false
     }
 
-    /// The secret that counters are to be named by; [`None`] before it is known.
-    fn hash_key(&self) -> Option<HashKey> {
-        None
-    }
+    /// The secret that counters are to be named by; [`None`] before it is known. Nodes that share counters have to agree on it:
+    /// otherwise each has its own, under another name.
+    fn hash_key(&self) -> Option<HashKey>;
 
     /// Returns true if it leases counters to its nodes, and syncs theirs.
     fn leases(&self) -> bool {

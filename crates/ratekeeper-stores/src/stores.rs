@@ -18,6 +18,9 @@ use ratekeeper_store::{
 use crate::leased::Leased;
 use crate::{BoxFuture, SharedStore, StoreReply};
 
+/// The most stores with names beside the default one: each has connections and tasks of its own.
+pub const NAMED_STORES_MAX: usize = 32;
+
 /// The default store and those that have names. Clones are the same stores.
 #[derive(Clone)]
 pub struct Stores(Arc<Inner>);
@@ -110,6 +113,12 @@ impl Stores {
         }
     }
 
+    /// Returns true if nodes share one of them, which can be away while this node is there.
+    #[must_use]
+    pub fn is_one_shared(&self) -> bool {
+        self.shared().is_some()
+    }
+
     /// The first of those that nodes share, the default store before any other. Each knows what all of them know of
     /// the hash key.
     pub(crate) fn shared(&self) -> Option<&dyn SharedStore> {
@@ -186,6 +195,8 @@ impl Stores {
 
 /// The slot of the counters that are a node's own.
 const OWN: StoreSlot = StoreSlot(u8::MAX);
+
+const _: () = assert!(NAMED_STORES_MAX < OWN.0 as usize, "no name has its slot");
 
 impl fmt::Debug for Stores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use ratekeeper_store::across::CounterSlot;
 use ratekeeper_store::{
-    Answer, CounterKey, MemoryConfig, MemoryStore, Request, Step, Store, StoreSlot,
+    Answer, CounterKey, HashKey, MemoryConfig, MemoryStore, Request, Step, Store, StoreSlot,
 };
 use ratekeeper_stores::{Backend, BoxFuture, SharedStore, StoreReply, Stores};
 use tokio::sync::Barrier;
@@ -29,6 +29,10 @@ struct Near(MemoryStore);
 impl SharedStore for Near {
     fn ask(&self, _: CounterSlot, request: &Request<'_>) -> Answer<StoreReply> {
         Answer::Decided(self.0.decide_now(request))
+    }
+
+    fn hash_key(&self) -> Option<HashKey> {
+        None
     }
 }
 
@@ -97,6 +101,10 @@ struct Joined(Near, Arc<Barrier>);
 impl SharedStore for Joined {
     fn ask(&self, slot: CounterSlot, request: &Request<'_>) -> Answer<StoreReply> {
         self.0.ask(slot, request)
+    }
+
+    fn hash_key(&self) -> Option<HashKey> {
+        self.0.hash_key()
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

@@ -4,11 +4,14 @@ use std::sync::Arc;
 use ratekeeper_core::Micros;
 use ratekeeper_limiter::{Check, HoldError, Reserve};
 use ratekeeper_rules::{Options, Source, load};
+use ratekeeper_store::across::CounterSlot;
+use ratekeeper_store::{Answer, HashKey, Request, StoreError};
+use ratekeeper_stores::{SharedStore, StoreReply};
 use tempfile::tempdir;
 
 use super::*;
 use crate::home::Home;
-use crate::settings::{self, Environment, Flags};
+use crate::settings::{self, Environment, Flags, Layers};
 use crate::state::Saver;
 
 const KEY: &str = "00112233445566778899aabbccddeeff";
@@ -93,4 +96,42 @@ async fn a_hash_key_names_tenants_and_secrets_also_where_counters_were_saved_und
     };
     assert_eq!(hashes(&after), hashes(&other));
     assert_ne!(hashes(&after), hashes(&before));
+}
+
+/// A store of another kind than Redis, which does not answer.
+#[derive(Debug)]
+struct Away;
+
+impl SharedStore for Away {
+    fn ask(&self, _: CounterSlot, _: &Request<'_>) -> Answer<StoreReply> {
+        Answer::Pending(StoreReply::failed(StoreError::Unavailable))
+    }
+
+    fn hash_key(&self) -> Option<HashKey> {
+        None
+    }
+}
+
+#[tokio::test]
+async fn this_node_decides_while_a_store_of_any_kind_is_away() {
+    let nowhere = Home::find_in(&[], Path::new(""));
+    let settings = Settings::from_layers(&Layers::default(), &nowhere).expect("the defaults");
+    let source = Source {
+        name: "rules.yaml".to_owned(),
+        text: "domain: d\ndescriptors:\n  - key: user\n    on_store_failure: local\n    \
+               rate_limit: { window: 10000d, limit: 1, algorithm: fixed_window }\n"
+            .to_owned(),
+    };
+    let rules = load(&[source], &Options::default()).expect("they are right");
+    let stores = joined(Backend::Shared(Arc::new(Away)), [], None);
+    let limiter = counting_in(stores, rules.rules, options(&settings), &settings, None);
+    let limiter = limiter.expect("there is memory");
+    let check = Check::new("d").descriptor([("user", "ada")]);
+    for is_allowed in [true, false] {
+        let decision = limiter.check(&check).await;
+        assert_eq!(
+            (decision.allowed(), decision.is_degraded()),
+            (is_allowed, true)
+        );
+    }
 }

@@ -31,9 +31,14 @@ pub(crate) struct RedisSettings {
 }
 
 impl Settings {
+    /// Returns true if nodes share the counters of the default store.
+    pub(crate) const fn shares_counters(&self) -> bool {
+        self.redis.is_some()
+    }
+
     /// The file that counters in memory are saved in, if they are in memory and are saved.
     pub(crate) fn kept(&self) -> Option<&Path> {
-        self.state.as_deref().filter(|_| self.redis.is_none())
+        self.state.as_deref().filter(|_| !self.shares_counters())
     }
 }
 

@@ -8,13 +8,11 @@ use super::value_error::ValueError;
 use super::{nested, values};
 use ratekeeper_rules::DEFAULT_STORE;
 use ratekeeper_store_redis::{Endpoint, RedisConfig};
+use ratekeeper_stores::NAMED_STORES_MAX;
 use ratekeeper_tls::{TlsFiles, TlsIdentity};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
-
-/// The most named stores: each has connections and tasks of its own.
-const STORES_MAX: usize = 32;
 
 /// The longest name, in bytes: it is part of metrics' labels.
 const NAME_MAX: usize = 64;
@@ -72,7 +70,7 @@ impl NamedStore {
 pub(super) enum StoresError {
     #[error(transparent)]
     Nested(#[from] NestedError),
-    #[error("at most {STORES_MAX} stores")]
+    #[error("at most {NAMED_STORES_MAX} stores")]
     TooMany,
     #[error(
         "`{0}` is not a name for a store: write up to {NAME_MAX} of a-z, 0-9, - and _, and not `{DEFAULT_STORE}`"
@@ -103,7 +101,7 @@ pub(super) fn stores(said: &RawValue) -> Result<Vec<NamedEntry>, StoresError> {
     let expected = "expected names, each with its `url`: ";
     let value = nested::parse(&said.text)?;
     let entries: BTreeMap<String, Entry> = nested::deserialize(value, expected)?;
-    if entries.len() > STORES_MAX {
+    if entries.len() > NAMED_STORES_MAX {
         return Err(StoresError::TooMany);
     }
     let stores = entries.into_iter().map(|(name, entry)| {

@@ -184,6 +184,23 @@ fn settings_of_another_algorithm_are_refused() {
 }
 
 #[test]
+fn a_refusal_names_the_algorithms_that_have_it() {
+    let told = [
+        LimitError::NoBurst(Algorithm::FixedWindow),
+        LimitError::NoPostPaid(Algorithm::LeakyBucket),
+        LimitError::NoDebt(Algorithm::SlidingLog),
+    ];
+    assert_eq!(
+        told.map(|why| why.to_string()),
+        [
+            "fixed_window has no burst; token_bucket, gcra and leaky_bucket have",
+            "leaky_bucket cannot be post_paid; fixed_window, sliding_window, sliding_log, token_bucket and gcra can",
+            "sliding_log has no max_debt, as no debt outlives its window; token_bucket and gcra have",
+        ]
+    );
+}
+
+#[test]
 fn names_are_those_of_rules_files() {
     for algorithm in Algorithm::ALL {
         assert_eq!(Algorithm::from_name(algorithm.name()), Some(algorithm));

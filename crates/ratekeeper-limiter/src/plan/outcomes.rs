@@ -1,4 +1,4 @@
-//! From the store's verdicts to statuses and statistics.
+//! From the store's verdicts to answers and statistics.
 
 use std::cmp::Reverse;
 
@@ -8,8 +8,8 @@ use ratekeeper_store::{Charge, Step, Verdicts};
 
 use super::Plan;
 use crate::decision::{
-    Answered, Binding, Code, DescriptorAnswer, Policies, Policy, ShadowDenial, ShadowDenials,
-    Statuses,
+    Answered, Binding, Code, DescriptorAnswer, DescriptorAnswers, Policies, Policy, ShadowDenial,
+    ShadowDenials,
 };
 use crate::purpose::is_reserve;
 use crate::stats::{RuleAnswer, RuleStats};
@@ -91,16 +91,16 @@ impl Plan {
     }
 
     /// Counts the answer of each limit, passes it to `each`, and folds the limits of each descriptor
-    /// into its status; those that are over and do not deny are `shadowed`.
+    /// into its answer; those that are over and do not deny are `shadowed`.
     #[inline(always)] // As above: reading the verdicts where they lie.
     pub(crate) fn read(
         &self,
         snapshot: &Snapshot,
         verdicts: &Verdicts,
-        (statuses, shadowed): (&mut Statuses, &mut ShadowDenials),
+        (answers, shadowed): (&mut DescriptorAnswers, &mut ShadowDenials),
         mut each: impl FnMut(&Step, &Answered),
     ) {
-        (0..self.descriptors).for_each(|_| statuses.push(DescriptorAnswer::NONE));
+        (0..self.descriptors).for_each(|_| answers.push(DescriptorAnswer::NONE));
         let quota_denies = !verdicts.allowed && self.quota_denies(snapshot, verdicts);
         let mut details = self.details.iter().peekable();
         for (number, (step, source, answered)) in self.answers(snapshot, verdicts).enumerate() {
@@ -131,17 +131,17 @@ impl Plan {
                 denies,
                 answered,
             };
-            let status = &mut statuses[usize::from(step.descriptor)];
-            status.add(binding);
+            let answer = &mut answers[usize::from(step.descriptor)];
+            answer.add(binding);
             if !step.shadow && !snapshot.modes.shadow {
-                status.delay = status.delay.max(answered.delay);
+                answer.delay = answer.delay.max(answered.delay);
             }
         }
         for (descriptor, index) in &self.unlimited {
-            let status = &mut statuses[usize::from(*descriptor)];
+            let answer = &mut answers[usize::from(*descriptor)];
             // On a path, another node may limit what this one does not.
-            if status.binding.is_none() {
-                status.unlimited = Some(*index);
+            if answer.binding.is_none() {
+                answer.unlimited = Some(*index);
             }
         }
     }
@@ -325,7 +325,7 @@ fn record(
 }
 
 impl DescriptorAnswer {
-    /// Folds another limit of the descriptor into the status.
+    /// Folds another limit of the descriptor into its answer.
     fn add(&mut self, binding: Binding) {
         let answered = &binding.answered;
         if !answered.fits() && !binding.shadow {

@@ -222,6 +222,9 @@ pub struct PeekResponse {
     /// As in CheckResponse.
     #[prost(string, tag = "5")]
     pub unreadable: ::prost::alloc::string::String,
+    /// As in CheckResponse.
+    #[prost(bool, tag = "6")]
+    pub unmatched: bool,
 }
 /// A request that needs permits.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -274,6 +277,9 @@ pub struct AcquireResponse {
     /// As in CheckResponse.
     #[prost(string, tag = "9")]
     pub unreadable: ::prost::alloc::string::String,
+    /// As in CheckResponse.
+    #[prost(bool, tag = "10")]
+    pub unmatched: bool,
 }
 /// A permit to release.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -355,6 +361,9 @@ pub struct ReserveResponse {
     /// As in CheckResponse.
     #[prost(string, tag = "8")]
     pub unreadable: ::prost::alloc::string::String,
+    /// As in CheckResponse.
+    #[prost(bool, tag = "9")]
+    pub unmatched: bool,
 }
 /// A reservation to settle.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -433,6 +442,9 @@ pub struct RefundResponse {
     /// As in CheckResponse.
     #[prost(bool, tag = "3")]
     pub degraded: bool,
+    /// As in CheckResponse.
+    #[prost(bool, tag = "4")]
+    pub unmatched: bool,
 }
 /// An identifier, and a limit of its own or the id of a rule.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -100,7 +100,7 @@ impl QuotaStore {
 mod tests {
     use super::*;
     use crate::DatabaseKind;
-    use crate::plans::Filled;
+    use crate::query_plans::Filled;
     use crate::rows::Cell;
 
     async fn plan(kind: DatabaseKind) -> String {

@@ -129,7 +129,7 @@ fn steps(row: &AnyRow) -> Result<RaisedSteps, QuotaError> {
 mod tests {
     use super::*;
     use crate::DatabaseKind;
-    use crate::plans::Filled;
+    use crate::query_plans::Filled;
 
     /// Tenants are looked at as long as their last noted step leaves some.
     async fn suite(kind: DatabaseKind) {

@@ -191,7 +191,7 @@ fn add(sums: &mut CallSums, rows: &[AnyRow]) -> Result<(), QuotaError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plans::Filled;
+    use crate::query_plans::Filled;
     use crate::rows::Cell;
 
     fn text(text: &str) -> Cell {

@@ -54,7 +54,7 @@ pub struct KnownNode {
 
 impl KnownNode {
     /// The age beyond which a node counts as away: it has missed two reports.
-    pub const AWAY_AFTER: Duration = Duration::from_secs(15);
+    const AWAY_AFTER: Duration = Duration::from_secs(15);
 
     /// Returns true if it has reported of late.
     #[must_use]

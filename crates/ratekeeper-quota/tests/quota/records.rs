@@ -52,7 +52,7 @@ async fn puts_and_gets(quotas: &QuotaStore) {
                 unit: None,
                 post_paid: Some(true),
                 max_debt: Some(0),
-                steps: None,
+                steps: Some(2),
                 effective_at: None,
                 expires_at: None,
             }

@@ -273,28 +273,43 @@ impl TenantOverride {
         }
     }
 
-    /// The limit as a draft.
+    /// The limit as a draft. No field is left out: it would be stored without effect.
     fn draft(&self, faults: &mut Refusals) -> LimitDraft {
-        let algorithm = self.algorithm.as_deref().map(|text| {
+        let Self {
+            // The rule's place and time.
+            descriptor: _,
+            effective_at: _,
+            expires_at: _,
+            requests_per_unit,
+            unit,
+            window,
+            burst,
+            algorithm,
+            post_paid,
+            max_debt,
+            // Says who has set the limit.
+            steps: _,
+        } = self;
+        let algorithm = algorithm.as_deref().map(|text| {
             let algorithm: Algorithm = choose("algorithm", text)?;
             if algorithm.holds_permits() {
                 return Err((NOT_A_RATE.0.to_owned(), NOT_A_RATE.1.to_owned()));
             }
             Ok(algorithm)
         });
-        let window = self.window.as_deref();
+        let window = window.as_deref();
         let window =
             window.map(|text| parse_duration(text).map_err(|why| no_duration("window", &why)));
         LimitDraft {
             algorithm: faults.field("algorithm", algorithm),
             quota: Quota {
-                limit: Some(self.requests_per_unit).into(),
-                unit: self.unit.clone().into(),
+                limit: Some(*requests_per_unit).into(),
+                unit: unit.clone().into(),
                 window: faults.field("window", window),
                 form: Form {
-                    burst: self.burst.into(),
-                    post_paid: self.post_paid.into(),
-                    max_debt: self.max_debt.into(),
+                    burst: (*burst).into(),
+                    post_paid: (*post_paid).into(),
+                    max_debt: (*max_debt).into(),
                     ..Form::default()
                 },
                 ..Quota::default()

@@ -6,7 +6,7 @@
 use ratekeeper_core::duration::format_duration;
 
 use super::RuleSet;
-use crate::tenants::{OwnLimit, Tenant};
+use crate::tenants::{ListedOverride, Tenant};
 use crate::{
     Dated, Domain, OverrideDescriptor, PlanIndex, Rule, TenantHash, TenantKey, TenantOverride,
     TenantPlan, TenantQuotas,
@@ -64,7 +64,7 @@ impl RuleSet {
     }
 
     /// The override of a quota store that is the same rule, as briefly as it can be said.
-    fn stored_override(&self, domain: &Domain, own: &OwnLimit) -> Option<TenantOverride> {
+    fn stored_override(&self, domain: &Domain, own: &ListedOverride) -> Option<TenantOverride> {
         let (plan, rule) = own.rules.iter().next()?;
         let rule = self.rule(rule);
         let limit = rule.limited()?;

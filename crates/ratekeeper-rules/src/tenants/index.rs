@@ -195,19 +195,19 @@ impl DomainTenants {
             .into_iter()
             .chain(plans);
         let limits = more.map(|more| &*more.limits).unwrap_or_default();
-        let limits = limits.iter().map(|own| (own.term, own.quota));
+        let limits = limits.iter().map(|own| (own.term, own.limit));
         let limits = tenant
             .limit
-            .map(|quota| (Term::ALWAYS, quota))
+            .map(|number| (Term::ALWAYS, number))
             .into_iter()
             .chain(limits);
         let plan = |(term, name)| {
             let name = self.plans.values.get(place(name))?;
             Some(TenantPlan::new(name.clone()).during(term))
         };
-        let own = |(term, quota)| {
-            let quota = self.limits.values.get(place(quota))?;
-            Some(quota.clone().during(term))
+        let own = |(term, number)| {
+            let own = self.limits.values.get(place(number))?;
+            Some(own.clone().during(term))
         };
         TenantQuotas {
             plans: plans.filter_map(plan).collect(),
@@ -217,23 +217,30 @@ impl DomainTenants {
     }
 
     fn put(&mut self, hash: TenantHash, quotas: &TenantQuotas) {
-        let plans = quotas.plans.iter().map(|plan| StoredPlan {
-            term: plan.term(),
-            name: number(&mut self.plans, &plan.plan),
+        let plans = quotas.plans.iter().map(|plan| {
+            let term = plan.term();
+            // The dates are in the term. No field is left out: checks would not know of it.
+            let TenantPlan {
+                plan,
+                effective_at: _,
+                expires_at: _,
+            } = plan;
+            let name = number(&mut self.plans, plan);
+            StoredPlan { term, name }
         });
         let mut plans: Vec<_> = plans.collect();
         plans.sort_by_key(|plan| std::cmp::Reverse(plan.term.from));
         // Tenants that have the same limit at other times share it.
         let limits = quotas.in_order().map(|own| StoredLimit {
             term: own.term(),
-            quota: match own.dates() {
+            limit: match own.dates() {
                 (None, None) => number(&mut self.limits, own),
                 _ => number(&mut self.limits, &own.clone().during(Term::ALWAYS)),
             },
         });
         let mut limits: Vec<_> = limits.collect();
         let plan = take_lasting(&mut plans, |plan| plan.term).map(|plan| plan.name);
-        let limit = take_lasting(&mut limits, |own| own.term).map(|own| own.quota);
+        let limit = take_lasting(&mut limits, |own| own.term).map(|own| own.limit);
         let more = (!plans.is_empty() || !limits.is_empty()).then(|| {
             let (plans, limits) = (plans.into(), limits.into());
             Arc::new(More { plans, limits })
@@ -333,7 +340,7 @@ struct StoredPlan {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StoredLimit {
     term: Term,
-    pub(super) quota: Number,
+    pub(super) limit: Number,
 }
 
 /// The meaning of the tenants' plans and limits under the rules in force.
@@ -394,17 +401,17 @@ impl<'a> FoundTenant<'a> {
         (now, plan): (super::Timestamp, PlanIndex),
         matches: impl Fn(&Pattern) -> bool,
     ) -> Option<(Term, &'a RuleIndex)> {
-        let found = |term, quota| {
-            let limit = self.resolved.limits.get(place(quota))?.as_ref()?;
+        let found = |term, number| {
+            let limit = self.resolved.limits.get(place(number))?.as_ref()?;
             let rule = limit.rules.on(plan)?;
             matches(&limit.pattern).then_some((&*limit.pattern, (term, rule)))
         };
-        if let Some(quota) = self.tenant.limit {
-            return found(Term::ALWAYS, quota).map(|(_, limit)| limit);
+        if let Some(number) = self.tenant.limit {
+            return found(Term::ALWAYS, number).map(|(_, limit)| limit);
         }
         let more = self.tenant.more?;
         let in_force = more.limits.iter().filter(|own| own.term.contains(now));
-        Pattern::first(in_force.filter_map(|own| found(own.term, own.quota)))
+        Pattern::first(in_force.filter_map(|own| found(own.term, own.limit)))
     }
 
     /// The descriptors of the limits in force.
@@ -413,9 +420,9 @@ impl<'a> FoundTenant<'a> {
         let in_force = more.unwrap_or_default().iter();
         let in_force = in_force.filter(move |own| own.term.contains(now));
         let numbers = self.tenant.limit.into_iter();
-        let numbers = numbers.chain(in_force.map(|own| own.quota));
-        numbers.filter_map(|quota| {
-            let limit = self.resolved.limits.get(place(quota))?.as_ref()?;
+        let numbers = numbers.chain(in_force.map(|own| own.limit));
+        numbers.filter_map(|number| {
+            let limit = self.resolved.limits.get(place(number))?.as_ref()?;
             Some(&*limit.pattern)
         })
     }

@@ -59,7 +59,7 @@ impl StoredTenant<'_> {
     /// The numbers of its limits.
     pub(super) fn limits(&self) -> impl Iterator<Item = Number> {
         let more = self.more.map(|more| &*more.limits).unwrap_or_default();
-        let more = more.iter().map(|own| own.quota);
+        let more = more.iter().map(|own| own.limit);
         self.limit.into_iter().chain(more)
     }
 

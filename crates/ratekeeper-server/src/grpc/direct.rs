@@ -49,13 +49,13 @@ impl DirectService for Grpc {
 }
 
 async fn answer(services: &Services, request: &mut Request<RequestBody>) -> Outcome {
-    let own = &services.own;
+    let v1 = &services.v1;
     match Call::of(request)? {
         Call::ShouldRateLimit => should_rate_limit(services, request).await,
         Call::Check => check(services, request).await,
         Call::CheckBatch => check_batch(services, request).await,
-        Call::Limit => unary(services, request, |asked| own.limit(asked)).await,
-        Call::LimitBatch => unary(services, request, |asked| own.limit_batch(asked)).await,
+        Call::Limit => unary(services, request, |asked| v1.limit(asked)).await,
+        Call::LimitBatch => unary(services, request, |asked| v1.limit_batch(asked)).await,
     }
 }
 
@@ -107,21 +107,21 @@ async fn should_rate_limit(services: &Services, request: &mut Request<RequestBod
 /// Answers a check of `ratekeeper.v1`.
 async fn check(services: &Services, request: &mut Request<RequestBody>) -> Outcome {
     let (head, bytes) = message(services, request).await?;
-    if let Some(answer) = services.own.check_plain(head, bytes).await {
+    if let Some(answer) = services.v1.check_plain(head, bytes).await {
         return Some(answered(answer));
     }
-    unary(services, request, |asked| services.own.check(asked)).await
+    unary(services, request, |asked| services.v1.check(asked)).await
 }
 
 /// Answers a batch of them.
 async fn check_batch(services: &Services, request: &mut Request<RequestBody>) -> Outcome {
     let (head, bytes) = message(services, request).await?;
-    if let Some(answer) = services.own.batch_plain(head, bytes).await {
+    if let Some(answer) = services.v1.batch_plain(head, bytes).await {
         let write =
             |encoded: Bytes| whole_of(encoded.len(), |data| data.extend_from_slice(&encoded));
         return Some(answered_with(answer, write));
     }
-    unary(services, request, |asked| services.own.check_batch(asked)).await
+    unary(services, request, |asked| services.v1.check_batch(asked)).await
 }
 
 /// Answers a call of `ratekeeper.v1` by its `handler`.

@@ -43,25 +43,28 @@ pub(super) struct Options {
 }
 
 #[derive(Serialize, ToSchema)]
-pub(super) struct OwnLimits {
-    caller: OwnName,
-    limits: Vec<OwnLimit>,
+#[schema(as = OwnLimits)]
+pub(super) struct CallerLimits {
+    caller: ShownCaller,
+    limits: Vec<CallerLimit>,
 }
 
 /// The client, as counters know it. A secret is shown as a fingerprint.
 #[derive(Serialize, ToSchema)]
-struct OwnName {
+#[schema(as = OwnName)]
+struct ShownCaller {
     kind: String,
     name: String,
 }
 
 /// One limit. Spans are whole milliseconds, rounded up.
 #[derive(Serialize, ToSchema)]
-struct OwnLimit {
+#[schema(as = OwnLimit)]
+struct CallerLimit {
     rule: String,
     /// The service level that it is a tier of, and what that is about.
     #[serde(skip_serializing_if = "Option::is_none")]
-    service_level: Option<OwnLevel>,
+    service_level: Option<CallerLevel>,
     /// The plan that the limit is of: the caller's, or `custom` for one that only this tenant has.
     #[serde(skip_serializing_if = "Option::is_none")]
     plan: Option<String>,
@@ -80,7 +83,8 @@ struct OwnLimit {
 }
 
 #[derive(Clone, Serialize, ToSchema)]
-struct OwnLevel {
+#[schema(as = OwnLevel)]
+struct CallerLevel {
     id: String,
     /// Empty for all.
     methods: Vec<String>,
@@ -93,14 +97,14 @@ struct OwnLevel {
     path = "/v1/limits",
     tag = "checks",
     params(Options),
-    responses((status = 200, description = "The caller's limits, and what is left of them", body = OwnLimits))
+    responses((status = 200, description = "The caller's limits, and what is left of them", body = CallerLimits))
 )]
 pub(super) async fn answer(
     State(app): State<Arc<App>>,
     Extension(peer): Extension<Peer>,
     Given(options): Given<Options>,
     headers: HeaderMap,
-) -> Result<Json<OwnLimits>, ApiError> {
+) -> Result<Json<CallerLimits>, ApiError> {
     if !app.is_loaded() {
         return Err(ApiError::no_rules());
     }
@@ -125,14 +129,14 @@ pub(super) async fn answer(
     let mut limits = Vec::new();
     if !question.is_empty() {
         let check = question.check();
-        let level = question.level().map(|found| OwnLevel::new(found.level));
+        let level = question.level().map(|found| CallerLevel::new(found.level));
         looked_at(&app.limiter, &check, rules, level.as_ref(), &mut limits).await;
     }
     if path.is_none() {
         all_levels(&app.limiter, &caller, rules, &mut limits).await;
     }
-    Ok(Json(OwnLimits {
-        caller: OwnName::new(&caller, &snapshot),
+    Ok(Json(CallerLimits {
+        caller: ShownCaller::new(&caller, &snapshot),
         limits,
     }))
 }
@@ -160,15 +164,15 @@ async fn all_levels(
     limiter: &Limiter<Stores>,
     caller: &CallerName<'_>,
     rules: &RuleSet,
-    limits: &mut Vec<OwnLimit>,
+    limits: &mut Vec<CallerLimit>,
 ) {
     let [level_key, method_key] = LEVEL_KEYS;
     let enabled = rules.service_levels().iter().filter(|level| level.enabled);
     for (number, level) in enabled.enumerate() {
-        let about = OwnLevel::new(level);
+        let about = CallerLevel::new(level);
         let is_own = !level.pattern.variables().any(|name| name == TENANT);
         if !is_own {
-            limits.extend(OwnLimit::tiers(rules, &level.rules, &about));
+            limits.extend(CallerLimit::tiers(rules, &level.rules, &about));
             continue;
         }
         let entry = |key, value| Entry { key, value };
@@ -180,7 +184,7 @@ async fn all_levels(
         ];
         if level.methods.len() != 1 || number >= LOOKS_MAX {
             let in_force = in_force(rules, &entries, limiter.clock().now());
-            limits.extend(OwnLimit::tiers(rules, &in_force, &about));
+            limits.extend(CallerLimit::tiers(rules, &in_force, &about));
             continue;
         }
         let check = Check::new(SERVICE_LEVELS).descriptor(entries);
@@ -203,8 +207,8 @@ async fn looked_at(
     limiter: &Limiter<Stores>,
     check: &Check<'_>,
     rules: &RuleSet,
-    level: Option<&OwnLevel>,
-    limits: &mut Vec<OwnLimit>,
+    level: Option<&CallerLevel>,
+    limits: &mut Vec<CallerLimit>,
 ) {
     let explanation: Explanation = limiter.explain(check).await;
     for descriptor in &explanation.descriptors {
@@ -212,11 +216,11 @@ async fn looked_at(
         let level = level.filter(|_| is_level);
         let found = descriptor.nodes.iter().flat_map(|node| &node.limits);
         let counted = found.filter(|limit| limit.counts);
-        limits.extend(counted.filter_map(|limit| OwnLimit::explained(rules, limit, level)));
+        limits.extend(counted.filter_map(|limit| CallerLimit::explained(rules, limit, level)));
     }
 }
 
-impl OwnName {
+impl ShownCaller {
     fn new(caller: &CallerName<'_>, snapshot: &Snapshot) -> Self {
         let name = &*caller.name;
         Self {
@@ -229,7 +233,7 @@ impl OwnName {
     }
 }
 
-impl OwnLevel {
+impl CallerLevel {
     fn new(level: &ServiceLevel) -> Self {
         Self {
             id: level.id.to_string(),
@@ -239,12 +243,12 @@ impl OwnLevel {
     }
 }
 
-impl OwnLimit {
+impl CallerLimit {
     /// None for what is unlimited, and for a rule that a reload has just taken away.
     fn explained(
         rules: &RuleSet,
         explained: &ExplainedLimit,
-        level: Option<&OwnLevel>,
+        level: Option<&CallerLevel>,
     ) -> Option<Self> {
         let rule = rules.rules().get(explained.index?.get())?;
         let limit = rule.limited().filter(|_| *rule.id == *explained.rule)?;
@@ -262,7 +266,7 @@ impl OwnLimit {
     }
 
     /// The tiers of a service level, whatever is left of them.
-    fn tiers(rules: &RuleSet, tiers: &[RuleIndex], about: &OwnLevel) -> Vec<Self> {
+    fn tiers(rules: &RuleSet, tiers: &[RuleIndex], about: &CallerLevel) -> Vec<Self> {
         let enforced = tiers.iter().map(|index| rules.rule(*index));
         let enforced = enforced.filter(|rule| !rule.shadow);
         let own = enforced.filter_map(|rule| {

@@ -21,13 +21,13 @@ use tracing::debug;
 use timers::{Ring, Timers};
 
 use super::activity::{Activity, Watched};
+use super::bounded::Bounded;
 use super::bounds::ServerBounds;
-use super::deadline::Deadline;
 use super::drain::Drain;
 use super::framing::Framing;
 use super::http2::{self, DirectService};
 use super::inline_executor::{InlineExecutor, Waiting};
-use super::line::Line;
+use super::line::{Line, Requests};
 use super::peer::Peer;
 use super::rounds::Rounds;
 use super::service::{HttpService, IsBlind, Protocol};
@@ -111,7 +111,7 @@ impl<S: HttpService> Served for ByHyper<S> {
     {
         let io = TokioIo::new(io);
         let bounds = &watch.line.bounds;
-        let service = Deadline::new(self.0, Arc::clone(&watch.line));
+        let service = Bounded::new(self.0, Arc::clone(&watch.line));
         let executor = watch.executor.clone();
         match watch.line.protocol {
             Protocol::Http1 => {
@@ -135,7 +135,7 @@ impl<S: DirectService> Served for Direct<S> {
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let service = Deadline::new(self.0, Arc::clone(&watch.line));
+        let service = Bounded::new(self.0, Arc::clone(&watch.line));
         let connection = http2::open(io, service, &watch.line.bounds, watch.executor.clone());
         watch.drive(connection, Duration::ZERO).await
     }
@@ -375,8 +375,7 @@ impl WatchOver {
                     requests = self.line.requests();
                 }
                 Ring::Linger => {
-                    let before = std::mem::replace(&mut requests, self.line.requests());
-                    if requests == before && requests.are_done() && !self.activity.is_blocked() {
+                    if self.is_unasked_since(&mut requests) && !self.activity.is_blocked() {
                         debug!("connection closed: nothing is asked on it, and it does not go");
                         return End::Done;
                     }
@@ -388,21 +387,18 @@ impl WatchOver {
                     connection.as_mut().leave();
                 }
                 Ring::Idle => {
-                    let now = self.line.requests();
-                    if now == requests && now.are_done() {
+                    if self.is_unasked_since(&mut requests) {
                         // What its client has not taken by then, it does not want.
                         let grace = self.line.bounds.connection_age_grace.min(IDLE_GRACE);
                         timers.as_mut().leave(Some(grace));
                         connection.as_mut().leave();
                     }
-                    requests = now;
                 }
-                Ring::HeadDue => {
-                    if self.line.requests().are_none() && !self.has_begun_http2() {
-                        debug!("connection closed: its first request took too long");
-                        return End::Cut;
-                    }
+                Ring::HeadDue if self.lacks_a_head() => {
+                    debug!("connection closed: its first request took too long");
+                    return End::Cut;
                 }
+                Ring::HeadDue => {}
                 Ring::GraceOver => {
                     debug!("connection closed: it did not end after GOAWAY");
                     return End::Cut;
@@ -425,6 +421,17 @@ impl WatchOver {
                 }
             }
         }
+    }
+
+    /// Returns true if nothing is being asked, nor was since `last`, which becomes now.
+    fn is_unasked_since(&self, last: &mut Requests) -> bool {
+        let before = std::mem::replace(last, self.line.requests());
+        *last == before && last.are_done()
+    }
+
+    /// Returns true if not even the head of a first request is there.
+    fn lacks_a_head(&self) -> bool {
+        self.line.requests().are_none() && !self.has_begun_http2()
     }
 
     /// The way a connection ends whose peer answers no ping.

@@ -21,9 +21,9 @@ use http::{Request, Response};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tracing::debug;
 
+use super::bounded::Bounded;
 use super::bounds::ServerBounds;
 use super::connection::Driven;
-use super::deadline::Deadline;
 use super::inline_executor::InlineExecutor;
 use super::service::Fault;
 
@@ -78,7 +78,7 @@ struct KeepAlive {
 /// Opens a connection over `io` whose requests `service` answers.
 pub(super) fn open<IO, S>(
     io: IO,
-    service: Deadline<S>,
+    service: Bounded<S>,
     bounds: &ServerBounds,
     executor: InlineExecutor,
 ) -> impl Driven<Fault = h2::Error> + Send + use<IO, S>
@@ -118,7 +118,7 @@ fn builder(bounds: &ServerBounds) -> Builder {
 
 /// Answers one request, unless its client gives it up.
 async fn exchange<S: DirectService>(
-    service: Arc<Deadline<S>>,
+    service: Arc<Bounded<S>>,
     request: Request<RecvStream>,
     mut reply: SendResponse<Bytes>,
 ) {

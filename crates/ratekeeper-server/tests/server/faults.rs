@@ -9,7 +9,7 @@ use ratekeeper_core::Timestamp;
 use ratekeeper_server::{LimitHeaderNames, PeerLists, ServerConfig, TopAnswer, TopPeers};
 use ratekeeper_store::across::CounterSlot;
 use ratekeeper_store::{
-    Answer, Execution, FullMode, MemoryConfig, MemoryStore, Request, StepOutcome, Verdicts,
+    Answer, Execution, FullMode, HashKey, MemoryConfig, MemoryStore, Request, StepOutcome, Verdicts,
 };
 use ratekeeper_stores::{SharedStore, StoreReply};
 use serde_json::{Value, json};
@@ -25,6 +25,10 @@ struct Fragile {
 impl SharedStore for Fragile {
     fn ask(&self, _: CounterSlot, request: &Request<'_>) -> Answer<StoreReply> {
         Answer::Decided(self.inner.decide_now(request))
+    }
+
+    fn hash_key(&self) -> Option<HashKey> {
+        None
     }
 
     fn maintain(&self, now: Timestamp) {
@@ -110,6 +114,10 @@ impl SharedStore for Full {
             at: request.now,
             execution: Execution::Now,
         })
+    }
+
+    fn hash_key(&self) -> Option<HashKey> {
+        None
     }
 }
 

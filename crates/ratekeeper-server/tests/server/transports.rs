@@ -20,7 +20,7 @@ use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
 use ratekeeper_proto::ratekeeper::v1;
 use ratekeeper_server::{OnUnreadable, Peer, PeerAddress};
 use ratekeeper_store::across::CounterSlot;
-use ratekeeper_store::{Answer, MemoryStore, Request as Steps};
+use ratekeeper_store::{Answer, HashKey, MemoryStore, Request as Steps};
 use ratekeeper_stores::{SharedStore, StoreReply};
 use ratekeeper_testkit::process::tool_folder;
 use tokio::net::{TcpListener, TcpStream};
@@ -56,6 +56,10 @@ impl SharedStore for Frozen {
             sender.answer(Ok(decided));
         });
         Answer::Pending(reply)
+    }
+
+    fn hash_key(&self) -> Option<HashKey> {
+        None
     }
 }
 

@@ -6,7 +6,9 @@ mod refused;
 
 use ratekeeper_proto::WireEntry;
 use ratekeeper_proto::ratekeeper::v1::rate_limiter_service_client::RateLimiterServiceClient;
-use ratekeeper_proto::ratekeeper::v1::{CheckRequest, Decision, Descriptor, PeekRequest};
+use ratekeeper_proto::ratekeeper::v1::{
+    AcquireRequest, CheckRequest, Decision, Descriptor, PeekRequest, RefundRequest, ReserveRequest,
+};
 use tonic::transport::Channel;
 
 use crate::support::{Running, start};
@@ -187,6 +189,42 @@ async fn where_no_rule_matched_the_answer_says_so() {
         let answer = client.check(check(key, "a")).await.unwrap().into_inner();
         assert_eq!(answer.unmatched, unmatched, "{key}");
         assert_eq!(answer.decision(), Decision::Allow, "{key}");
+        let (domain, descriptors) = ("d".to_owned(), vec![descriptor(key, "a")]);
+        let peek = PeekRequest {
+            domain: domain.clone(),
+            descriptors: descriptors.clone(),
+            ..PeekRequest::default()
+        };
+        let peeked = client.peek(peek).await.unwrap().into_inner().unmatched;
+        let acquire = AcquireRequest {
+            domain: domain.clone(),
+            descriptors: descriptors.clone(),
+            ..AcquireRequest::default()
+        };
+        let acquired = client.acquire(acquire).await.unwrap().into_inner();
+        let reserve = ReserveRequest {
+            domain: domain.clone(),
+            descriptors: descriptors.clone(),
+            hits: 1,
+            ..ReserveRequest::default()
+        };
+        let reserved = client.reserve(reserve).await.unwrap().into_inner();
+        let refund = RefundRequest {
+            domain,
+            descriptors,
+            ..RefundRequest::default()
+        };
+        let refunded = client.refund(refund).await.unwrap().into_inner();
+        assert_eq!(
+            [
+                peeked,
+                acquired.unmatched,
+                reserved.unmatched,
+                refunded.unmatched
+            ],
+            [unmatched; 4],
+            "{key}"
+        );
     }
     running.stop().await;
 }

@@ -92,7 +92,7 @@ impl Group {
 
     /// Returns true if the script accepts the number of steps: at most 65,535. Others must not be sent.
     #[must_use]
-    pub fn is_sendable(request: &Request<'_>) -> bool {
+    pub(crate) fn is_sendable(request: &Request<'_>) -> bool {
         request.steps.len() <= usize::from(u16::MAX)
     }
 
@@ -130,7 +130,7 @@ impl Group {
 
     /// The first counter it asks for; [`None`] without steps, for which Redis is never asked.
     #[must_use]
-    pub fn first_key(&self) -> Option<CounterKey> {
+    pub(crate) fn first_key(&self) -> Option<CounterKey> {
         self.parts.first().map(|part| part.key)
     }
 

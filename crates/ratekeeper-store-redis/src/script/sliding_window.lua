@@ -1,4 +1,5 @@
 -- sliding_window (EQUAL_COUNT): hits in groups, of which it is known when they began; p + size * (groups in the window - 1) + hits <= limit.
+-- The same steps as equal_count.rs of ratekeeper-core.
 --
 -- Parameters: 1 limit (of a strict one the most that is let in), 2 window, 3 tick (microseconds), 4 width, 5 size of a group.
 --   A width says how far apart the beginnings of two groups can be (gone: never both in the window) and how many

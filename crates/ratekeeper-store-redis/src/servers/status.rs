@@ -42,7 +42,7 @@ impl RedisServers {
     /// The number of times another hash key than the one in use was found at the authoritative key:
     /// each time some nodes had counted apart from others.
     #[must_use]
-    pub fn hash_key_conflicts(&self) -> u64 {
+    pub(crate) fn hash_key_conflicts(&self) -> u64 {
         self.monitor.hash_key().conflicts()
     }
 

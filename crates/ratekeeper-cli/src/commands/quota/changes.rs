@@ -2,7 +2,7 @@
 
 use ratekeeper_core::Timestamp;
 use ratekeeper_quota::QuotaEdit;
-use ratekeeper_rules::{Dated as _, TenantOverride, TenantQuotas, Term};
+use ratekeeper_rules::{Dated as _, TenantOverride, TenantPlan, TenantQuotas, Term};
 use std::fmt;
 
 /// The name under which a plan stands beside descriptors.
@@ -102,35 +102,53 @@ pub(super) fn not_in_force(edit: &QuotaEdit, after: &TenantQuotas, now: Timestam
 /// All plans and overrides: the name, the time and the value of each.
 fn parts(quotas: &TenantQuotas) -> Vec<(String, Term, String)> {
     let plans = quotas.plans.iter();
-    let plans = plans.map(|plan| (PLAN.to_owned(), plan.term(), plan.plan.to_string()));
+    let plans = plans.map(|it| {
+        // The dates are in the term. No field is left out: a change of it would be none.
+        let TenantPlan {
+            plan,
+            effective_at: _,
+            expires_at: _,
+        } = it;
+        (PLAN.to_owned(), it.term(), plan.to_string())
+    });
     let overrides = quotas.overrides.iter();
     let overrides = overrides.map(|own| (own.descriptor.to_string(), own.term(), limit(own)));
     plans.chain(overrides).collect()
 }
 
-/// The limit of an override in words.
+/// The limit of an override in words. No field is left out: a change of what has no words would be none.
 fn limit(own: &TenantOverride) -> String {
-    let window = own.unit.as_deref().or(own.window.as_deref());
-    let mut text = format!(
-        "{} per {}",
-        own.requests_per_unit,
-        window.unwrap_or("window")
-    );
-    if let Some(burst) = own.burst {
+    let TenantOverride {
+        // The part's name and time.
+        descriptor: _,
+        effective_at: _,
+        expires_at: _,
+        requests_per_unit,
+        unit,
+        window,
+        burst,
+        algorithm,
+        post_paid,
+        max_debt,
+        steps,
+    } = own;
+    let window = unit.as_deref().or(window.as_deref());
+    let mut text = format!("{requests_per_unit} per {}", window.unwrap_or("window"));
+    if let Some(burst) = burst {
         text.push_str(&format!(", burst {burst}"));
     }
-    if let Some(algorithm) = &own.algorithm {
+    if let Some(algorithm) = algorithm {
         text.push_str(&format!(", {algorithm}"));
     }
-    match own.post_paid {
+    match post_paid {
         Some(true) => text.push_str(", post-paid"),
         Some(false) => text.push_str(", paid in advance"),
         None => {}
     }
-    if let Some(debt) = own.max_debt {
+    if let Some(debt) = max_debt {
         text.push_str(&format!(", at most {debt} in debt"));
     }
-    if own.steps.is_some() {
+    if steps.is_some() {
         text.push_str(" by the policy");
     }
     text
@@ -139,7 +157,6 @@ fn limit(own: &TenantOverride) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ratekeeper_rules::TenantPlan;
 
     fn own(hits: u64) -> TenantOverride {
         TenantOverride {

@@ -7,8 +7,8 @@ use crate::settings::Settings;
 use anyhow::{Result, anyhow};
 use http::{HeaderMap, Method, StatusCode, Uri};
 use ratekeeper_http::spelling::has_dot_segments;
-use ratekeeper_http::{Hop, Malformed, Original, Refused, UnclearDomain};
-use ratekeeper_limiter::{Explanation, Limiter};
+use ratekeeper_http::{CallerName, Hop, Malformed, Original, Refused, UnclearDomain};
+use ratekeeper_limiter::{Explanation, Limiter, Snapshot};
 use ratekeeper_rules::{Entry, LevelStatus, ServiceLevel, ShedRequest};
 use ratekeeper_store::memory::MemoryStore;
 use serde::Serialize;
@@ -72,12 +72,7 @@ pub(super) fn explain(
     let snapshot = limiter.snapshot();
     let (describer, rules) = (&settings.auth.describer, snapshot.rules());
     let domain = describer.domain(args.domain.as_deref(), rules);
-    let domain = domain.map_err(|unclear| match unclear {
-        UnclearDomain::Several(_) => {
-            anyhow!("{unclear}: name it before the end of the command line")
-        }
-        UnclearDomain::Contradicted => anyhow!("{unclear}, under `auth`"),
-    })?;
+    let domain = domain.map_err(not_clear)?;
     let path = original.target.as_ref().map_or("", |target| &*target.path);
     let told = Request {
         request: format!("{method} {path}"),
@@ -108,12 +103,8 @@ pub(super) fn explain(
         plan: domain.and_then(|name| rules.domain(name)?.plan_of(tenant, now)),
         is_from_trusted: original.is_from_trusted,
     };
-    let caller = match caller.is_secret {
-        true => format!("{}={}", caller.key, snapshot.fingerprint(&caller.name)),
-        false => format!("{}={}", caller.key, caller.name),
-    };
     let told = Request {
-        caller: Some(caller),
+        caller: Some(shown(&caller, &snapshot)),
         service_levels: statuses.into_iter().map(Candidate::new).collect(),
         shedding: rules
             .shed()
@@ -124,6 +115,24 @@ pub(super) fn explain(
         return Ok((told, None));
     }
     Ok((told, Some(limiter.explain_now(&question.check()))))
+}
+
+/// Says how to make the domain clear.
+fn not_clear(unclear: UnclearDomain) -> anyhow::Error {
+    match unclear {
+        UnclearDomain::Several(_) => {
+            anyhow!("{unclear}: name it before the end of the command line")
+        }
+        UnclearDomain::Contradicted => anyhow!("{unclear}, under `auth`"),
+    }
+}
+
+/// The caller as `key=name`; a secret is a fingerprint.
+fn shown(caller: &CallerName<'_>, snapshot: &Snapshot) -> String {
+    match caller.is_secret {
+        true => format!("{}={}", caller.key, snapshot.fingerprint(&caller.name)),
+        false => format!("{}={}", caller.key, caller.name),
+    }
 }
 
 /// The refusal of a path that the gateway forwards to no one, whatever is set.

@@ -13,7 +13,7 @@ use crate::parse::limits::Limited as _;
 use crate::policy::Policy;
 use crate::report::Report;
 use crate::tenants::{
-    OVERRIDES_MAX, OverrideDescriptor, OwnLimit, OwnRules, Site, Target, Term, entry_of,
+    ListedOverride, OVERRIDES_MAX, OverrideDescriptor, OwnRules, Site, Target, Term, entry_of,
 };
 use crate::{Node, PlanIndex, Rule, RuleIndex};
 
@@ -60,13 +60,13 @@ impl Overrides {
         around: &Around<'_>,
         rules: &mut Vec<Rule>,
         report: &mut Report<'_>,
-    ) -> Vec<OwnLimit> {
+    ) -> Vec<ListedOverride> {
         let items = tenant.overrides.get().map_or(&[][..], Vec::as_slice);
         if let (Some(mark), true) = (tenant.overrides.key(), items.len() > OVERRIDES_MAX) {
             let message = format!("a tenant has at most {OVERRIDES_MAX} overrides");
             report.error(mark, message, "give it a plan of its own");
         }
-        let mut limits: Vec<OwnLimit> = Vec::new();
+        let mut limits: Vec<ListedOverride> = Vec::new();
         for item in items.iter().take(OVERRIDES_MAX) {
             let Some(at) = read_item::<TenantOverride>(item, report) else {
                 continue;
@@ -75,7 +75,7 @@ impl Overrides {
             let Some(own) = self.own_limit(at, times, around, rules, report) else {
                 continue;
             };
-            let is_same = |other: &OwnLimit| {
+            let is_same = |other: &ListedOverride| {
                 Arc::ptr_eq(&other.pattern, &own.pattern) && other.term.from == own.term.from
             };
             if limits.iter().any(is_same) {
@@ -95,7 +95,7 @@ impl Overrides {
         around: &Around<'_>,
         rules: &mut Vec<Rule>,
         report: &mut Report<'_>,
-    ) -> Option<OwnLimit> {
+    ) -> Option<ListedOverride> {
         let keys = &at.value;
         let term = terms::term(&keys.effective_at, &keys.expires_at, times.whole, report);
         let target = self.target(&keys.descriptor, at.mark, around, rules, report);
@@ -125,7 +125,7 @@ impl Overrides {
             };
             of_plans.push((plan, rule));
         }
-        Some(OwnLimit {
+        Some(ListedOverride {
             term,
             descriptor,
             pattern: target.pattern,

@@ -91,13 +91,7 @@ impl PlaceTaken {
 impl Compiler<'_, '_, '_> {
     /// Compiles all rules of one descriptor, whose mapping starts at `start`.
     pub(super) fn limits(&mut self, keys: &mut Keys, start: Mark, path: &Path) -> NodeRules {
-        let own = Policy {
-            algorithm: keys.algorithm.copied(),
-            enabled: keys.enabled.copied(),
-            enforce: keys.enforce.copied(),
-            ..Policy::of_counting(&keys.counting, self.report)
-        };
-        let policy = own.within(self.around.policy);
+        let policy = self.policy(keys);
         let around = LimitDefaults {
             policy: &policy,
             algorithm: self.around.default_algorithm(),
@@ -151,14 +145,35 @@ impl Compiler<'_, '_, '_> {
             for limit in &mut limits.limits {
                 RegionsOfWindow::share(&defaults, limit);
             }
-            let name = self.around.plans.get(plan.get());
-            owner.plan = name.map(|name| Arc::from(&**name));
-            let first = self.rules.len();
-            self.rules_of(limits.limits, limits.is_list, &owner);
-            let own = indexes(first..self.rules.len()).chain(permits);
-            rules.by_plan.push((plan, own.collect()));
+            let own = self.rules_of_plan(plan, limits, &mut owner);
+            rules.by_plan.push((plan, own.chain(permits).collect()));
         }
         rules
+    }
+
+    /// The policy of a descriptor's own limits: its keys, and what holds around it.
+    fn policy(&mut self, keys: &Keys) -> Policy {
+        let own = Policy {
+            algorithm: keys.algorithm.copied(),
+            enabled: keys.enabled.copied(),
+            enforce: keys.enforce.copied(),
+            ..Policy::of_counting(&keys.counting, self.report)
+        };
+        own.within(self.around.policy)
+    }
+
+    /// Adds the rules that a plan has in place of the default plan's, and returns their places.
+    fn rules_of_plan(
+        &mut self,
+        plan: PlanIndex,
+        limits: PlanLimits,
+        owner: &mut Owner<'_>,
+    ) -> impl Iterator<Item = RuleIndex> + use<> {
+        let name = self.around.plans.get(plan.get());
+        owner.plan = name.map(|name| Arc::from(&**name));
+        let first = self.rules.len();
+        self.rules_of(limits.limits, limits.is_list, owner);
+        indexes(first..self.rules.len())
     }
 
     /// Adds one rule for each limit; in a list, the window becomes the id's suffix.

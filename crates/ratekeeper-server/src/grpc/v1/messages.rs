@@ -61,14 +61,23 @@ pub(super) fn limit_requests(messages: &[v1::LimitRequest]) -> Vec<Object<LimitR
 
 impl From<LimitAnswer> for v1::LimitResponse {
     fn from(answer: LimitAnswer) -> Self {
+        let LimitAnswer {
+            success,
+            limit,
+            remaining,
+            reset,
+            reset_after_ms,
+            retry_after_ms,
+            degraded,
+        } = answer;
         Self {
-            success: answer.success,
-            limit: answer.limit,
-            remaining: answer.remaining,
-            reset_at_ms: answer.reset,
-            reset_after_ms: answer.reset_after_ms,
-            retry_after_ms: answer.retry_after_ms,
-            degraded: answer.degraded,
+            success,
+            limit,
+            remaining,
+            reset_at_ms: reset,
+            reset_after_ms,
+            retry_after_ms,
+            degraded,
         }
     }
 }
@@ -159,77 +168,156 @@ impl From<v1::Override> for OverrideRequest {
     }
 }
 
+// The answers from here on are taken apart by all their fields, so that none is forgotten: what a service does not say, its
+// gateways cannot tell.
+
 /// Builds the answer to `check`.
 pub(super) fn check_response(
     check: &CheckRequest<'_>,
     answer: &CheckAnswer<'_>,
 ) -> v1::CheckResponse {
+    let CheckAnswer {
+        allowed,
+        by,
+        delay_ms,
+        degraded,
+        unmatched,
+        unreadable,
+        statuses: descriptors,
+        limits,
+    } = answer;
     v1::CheckResponse {
-        decision: decision(answer.allowed),
-        limit: answer.by.limit().map(limit),
-        delay_ms: answer.delay_ms.unwrap_or(0),
-        degraded: answer.degraded,
-        unmatched: answer.unmatched,
-        unreadable: answer.unreadable.unwrap_or_default().to_owned(),
+        decision: decision(*allowed),
+        limit: by.limit().map(limit),
+        delay_ms: delay_ms.unwrap_or(0),
+        degraded: *degraded,
+        unmatched: *unmatched,
+        unreadable: unreadable.unwrap_or_default().to_owned(),
         statuses: match check.statuses {
-            true => statuses(answer.statuses),
+            true => statuses(*descriptors),
             false => Vec::new(),
         },
-        standing: answer.limits.as_ref().map(standing),
+        standing: limits.as_ref().map(standing),
     }
 }
 
 impl From<&CheckAnswer<'_>> for v1::PeekResponse {
     fn from(answer: &CheckAnswer<'_>) -> Self {
+        let CheckAnswer {
+            allowed,
+            by,
+            // Each status has its own.
+            delay_ms: _,
+            degraded,
+            unmatched,
+            unreadable,
+            statuses: descriptors,
+            // No request passes that would need its headers.
+            limits: _,
+        } = answer;
         Self {
-            decision: decision(answer.allowed),
-            limit: answer.by.limit().map(limit),
-            degraded: answer.degraded,
-            unreadable: answer.unreadable.unwrap_or_default().to_owned(),
-            statuses: statuses(answer.statuses),
+            decision: decision(*allowed),
+            limit: by.limit().map(limit),
+            degraded: *degraded,
+            unmatched: *unmatched,
+            unreadable: unreadable.unwrap_or_default().to_owned(),
+            statuses: statuses(*descriptors),
         }
     }
 }
 
 impl From<&HeldAnswer<'_>> for v1::AcquireResponse {
     fn from(held: &HeldAnswer<'_>) -> Self {
-        let answer = &held.answer;
+        let HeldAnswer {
+            answer,
+            permit,
+            // An acquisition makes none.
+            reservation: _,
+            expires_after_ms,
+            repeated_before,
+        } = held;
+        let CheckAnswer {
+            allowed,
+            by,
+            delay_ms,
+            degraded,
+            unmatched,
+            unreadable,
+            // The message has no room for them.
+            statuses: _,
+            limits,
+        } = answer;
         Self {
-            decision: decision(answer.allowed),
-            limit: answer.by.limit().map(limit),
-            delay_ms: answer.delay_ms.unwrap_or(0),
-            degraded: answer.degraded,
-            unreadable: answer.unreadable.unwrap_or_default().to_owned(),
-            permit: held.permit.unwrap_or_default().to_owned(),
-            expires_after_ms: held.expires_after_ms.unwrap_or(0),
-            repeated_before: held.repeated_before,
-            standing: answer.limits.as_ref().map(standing),
+            decision: decision(*allowed),
+            limit: by.limit().map(limit),
+            delay_ms: delay_ms.unwrap_or(0),
+            degraded: *degraded,
+            unmatched: *unmatched,
+            unreadable: unreadable.unwrap_or_default().to_owned(),
+            permit: permit.unwrap_or_default().to_owned(),
+            expires_after_ms: expires_after_ms.unwrap_or(0),
+            repeated_before: *repeated_before,
+            standing: limits.as_ref().map(standing),
         }
     }
 }
 
 impl From<&HeldAnswer<'_>> for v1::ReserveResponse {
     fn from(held: &HeldAnswer<'_>) -> Self {
-        let answer = &held.answer;
+        let HeldAnswer {
+            answer,
+            // A reservation takes none.
+            permit: _,
+            reservation,
+            expires_after_ms,
+            repeated_before,
+        } = held;
+        let CheckAnswer {
+            allowed,
+            by,
+            delay_ms,
+            degraded,
+            unmatched,
+            unreadable,
+            // The message has no room for them.
+            statuses: _,
+            // Nor can it be asked for.
+            limits: _,
+        } = answer;
         Self {
-            decision: decision(answer.allowed),
-            limit: answer.by.limit().map(limit),
-            delay_ms: answer.delay_ms.unwrap_or(0),
-            degraded: answer.degraded,
-            unreadable: answer.unreadable.unwrap_or_default().to_owned(),
-            reservation: held.reservation.unwrap_or_default().to_owned(),
-            expires_after_ms: held.expires_after_ms.unwrap_or(0),
-            repeated_before: held.repeated_before,
+            decision: decision(*allowed),
+            limit: by.limit().map(limit),
+            delay_ms: delay_ms.unwrap_or(0),
+            degraded: *degraded,
+            unmatched: *unmatched,
+            unreadable: unreadable.unwrap_or_default().to_owned(),
+            reservation: reservation.unwrap_or_default().to_owned(),
+            expires_after_ms: expires_after_ms.unwrap_or(0),
+            repeated_before: *repeated_before,
         }
     }
 }
 
 impl From<&CheckAnswer<'_>> for v1::RefundResponse {
     fn from(answer: &CheckAnswer<'_>) -> Self {
+        let CheckAnswer {
+            // A refund asks for no decision, and has nothing to wait for.
+            allowed: _,
+            delay_ms: _,
+            by,
+            degraded,
+            unmatched,
+            // One that cannot be read is refused.
+            unreadable: _,
+            statuses: descriptors,
+            // Nor can it be asked for.
+            limits: _,
+        } = answer;
         Self {
-            limit: answer.by.limit().map(limit),
-            statuses: statuses(answer.statuses),
-            degraded: answer.degraded,
+            limit: by.limit().map(limit),
+            statuses: statuses(*descriptors),
+            degraded: *degraded,
+            unmatched: *unmatched,
         }
     }
 }
@@ -254,7 +342,6 @@ fn statuses(statuses: Statuses<'_>) -> Vec<v1::Status> {
     statuses.iter().map(status).collect()
 }
 
-// Both name every field, so that none is forgotten here: what a service does not say, its gateways cannot tell.
 fn limit(limit: &LimitStatus<'_>) -> v1::Limit {
     let LimitStatus {
         rule,

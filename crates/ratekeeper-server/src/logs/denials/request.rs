@@ -73,19 +73,37 @@ pub(crate) struct DeniedRequest {
 impl DeniedRequest {
     /// Writes it to the log of `node`, before which so many others were `left_out`.
     pub(super) fn log(&self, node: &str, left_out: u64) {
+        let Self {
+            // The line has one of its own.
+            time: _,
+            request_id,
+            protocol,
+            domain,
+            // `tenant` and `scope` say it.
+            key: _,
+            tenant,
+            rule,
+            limit,
+            scope,
+            method,
+            path,
+            retry_after_ms,
+            degraded,
+            enforced,
+        } = self;
         tracing::info!(
-            request_id = self.request_id,
-            protocol = self.protocol,
-            domain = self.domain,
-            tenant = self.tenant,
-            rule = self.rule,
-            limit = self.limit,
-            scope = self.scope,
-            method = self.method,
-            path = self.path,
-            retry_after_ms = self.retry_after_ms,
-            degraded = self.degraded,
-            enforced = self.enforced,
+            request_id,
+            protocol,
+            domain,
+            tenant,
+            rule,
+            limit,
+            scope,
+            method,
+            path,
+            retry_after_ms,
+            degraded,
+            enforced,
             node,
             left_out,
             "request over its limit"

@@ -28,7 +28,7 @@ pub(super) fn answer(
     let statuses: Vec<_> = decision
         .answers()
         .iter()
-        .map(|status| descriptor_status(decision, status, until_reset))
+        .map(|answer| descriptor_status(decision, answer, until_reset))
         .collect();
     let overall = if decision.allowed() {
         WireCode::Ok
@@ -62,10 +62,10 @@ pub(super) fn answer(
 
 fn descriptor_status(
     decision: &Decision,
-    status: &DescriptorAnswer,
+    answer: &DescriptorAnswer,
     until_reset: impl Fn(&Binding) -> Micros,
 ) -> DescriptorStatus {
-    let code = match status.code {
+    let code = match answer.code {
         Code::Ok => WireCode::Ok,
         Code::OverLimit => WireCode::OverLimit,
     };
@@ -73,11 +73,11 @@ fn descriptor_status(
         code: code.into(),
         ..Default::default()
     };
-    if status.unlimited.is_some() {
+    if answer.unlimited.is_some() {
         wire.limit_remaining = u32::MAX;
-    } else if let Some(binding) = &status.binding {
+    } else if let Some(binding) = &answer.binding {
         wire.current_limit = Some(current_limit(decision, binding));
-        wire.limit_remaining = match status.code {
+        wire.limit_remaining = match answer.code {
             Code::Ok if binding.answered.fits() => saturated(binding.answered.remaining),
             // Over the limit, enforced or not, nothing is left, as envoyproxy/ratelimit has it.
             _ => 0,

@@ -103,7 +103,14 @@ impl Named {
     /// The parts as all that there is.
     pub(super) fn document(&self) -> QuotaDocument {
         let (plan, plans) = match self.edit.plans.as_slice() {
-            [only] if only.dates() == (None, None) => (Some(only.plan.to_string()), Vec::new()),
+            // Each field is asked for: a plan with more than a name is no bare name.
+            [
+                TenantPlan {
+                    plan,
+                    effective_at: None,
+                    expires_at: None,
+                },
+            ] => (Some(plan.to_string()), Vec::new()),
             plans => (None, plans.to_vec()),
         };
         let (effective_at, expires_at) = self.whole;

@@ -24,18 +24,18 @@ use super::service::{HttpService, Protocol};
 /// longer than allowed or than the client waits, and tells HTTP/1 clients to reconnect once the
 /// server is shutting down. The inner service finds the [`Peer`](super::Peer) among a request's
 /// extensions.
-pub(super) struct Deadline<S> {
+pub(super) struct Bounded<S> {
     service: S,
     line: Arc<Line>,
 }
 
-impl<S> Deadline<S> {
+impl<S> Bounded<S> {
     pub(super) const fn new(service: S, line: Arc<Line>) -> Self {
         Self { service, line }
     }
 }
 
-impl<S: HttpService> hyper::service::Service<Request<Incoming>> for Deadline<S> {
+impl<S: HttpService> hyper::service::Service<Request<Incoming>> for Bounded<S> {
     type Response = Response<AnswerBody<S::Body>>;
     type Error = Infallible;
     type Future = Answering<S::Future>;
@@ -46,7 +46,7 @@ impl<S: HttpService> hyper::service::Service<Request<Incoming>> for Deadline<S> 
     }
 }
 
-impl<S> Deadline<S> {
+impl<S> Bounded<S> {
     /// Begins a request that `call` has the service answer.
     pub(super) fn begin<'a, B, R, F>(
         &'a self,
