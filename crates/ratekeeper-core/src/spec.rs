@@ -311,3 +311,23 @@ fn can_be_post_paid(algorithm: Algorithm, max_debt: Option<u64>) -> bool {
     };
     Limit::try_new(tried).is_ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_predicate_is_of_its_algorithms() {
+        let those = |is: fn(Algorithm) -> bool| -> Vec<&str> {
+            let all = Algorithm::ALL.into_iter().filter(|it| is(*it));
+            all.map(Algorithm::name).collect()
+        };
+        let buckets = ["token_bucket", "gcra", "leaky_bucket"];
+        assert_eq!(those(Algorithm::has_burst), buckets);
+        assert_eq!(those(Algorithm::has_fixed_windows), ["fixed_window"]);
+        assert_eq!(those(Algorithm::has_sub_windows), ["sliding_window"]);
+        assert_eq!(those(Algorithm::holds_permits), ["concurrency"]);
+        assert_eq!(those(Algorithm::has_turns), ["leaky_bucket"]);
+        assert_eq!(those(Algorithm::lists_hits), ["sliding_log"]);
+    }
+}

@@ -244,3 +244,69 @@ impl Limit {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Algorithm, LimitSpec, Micros};
+
+    fn limit(algorithm: Algorithm, quota: u64, sub_windows: Option<u32>) -> Limit {
+        Limit::try_new(LimitSpec {
+            sub_windows,
+            ..LimitSpec::new(algorithm, quota, Micros::from_secs(10))
+        })
+        .expect("a valid limit")
+    }
+
+    #[test]
+    fn hits_of_a_sliding_window_count_for_as_long_as_it_is() {
+        let at = |micros| Moment::at(Timestamp::from_micros(micros));
+        let taken_at = Timestamp::from_micros(100_000_000);
+        let counts = [
+            (89_999_999, false),
+            (90_000_000, true),
+            (100_000_000, true),
+            (109_999_999, true),
+            (110_000_000, false),
+        ];
+        for algorithm in [Algorithm::SlidingLog, Algorithm::SlidingWindow] {
+            let limit = limit(algorithm, 10, None);
+            for (now, expected) in counts {
+                let so = limit.still_counts(taken_at, &at(now));
+                assert_eq!(so, expected, "{algorithm:?} at {now}");
+            }
+        }
+        let bucket = limit(Algorithm::TokenBucket, 10, None);
+        assert!(bucket.still_counts(taken_at, &at(900_000_000)));
+        let permits = limit(Algorithm::Concurrency, 10, None);
+        assert!(!permits.still_counts(taken_at, &at(100_000_000)));
+    }
+
+    #[test]
+    fn counters_begin_in_words_where_they_fit() {
+        for (sub_windows, shape) in [(2, Shape::Words), (64, Shape::Heap)] {
+            let limit = limit(Algorithm::SlidingWindow, 10, Some(sub_windows));
+            assert_eq!(limit.shape(), shape, "{sub_windows}");
+        }
+    }
+
+    #[test]
+    fn a_heap_takes_what_its_limit_may_count() {
+        let log = limit(Algorithm::SlidingLog, 10, None);
+        assert_eq!((log.words_per_charge(3), log.heap_words_max()), (4, 22));
+        let permits = limit(Algorithm::Concurrency, 5, None);
+        assert_eq!(permits.words_per_charge(3), 9);
+        assert_eq!(permits.words_per_charge(9), 15);
+        assert_eq!(permits.heap_words_max(), 15);
+        let window = limit(Algorithm::FixedWindow, 10, None);
+        assert_eq!(
+            (window.words_per_charge(3), window.heap_words_max()),
+            (4, 0)
+        );
+        let few = limit(Algorithm::SlidingWindow, 10, Some(2));
+        assert_eq!(few.heap_words_max(), 0);
+        let many = limit(Algorithm::SlidingWindow, 10, Some(64));
+        assert_eq!(many.words_per_charge(1) as u64, many.heap_words_max());
+        assert!(many.heap_words_max() > 8);
+    }
+}

@@ -144,5 +144,21 @@ mod tests {
     fn a_duration_is_cut_to_whole_microseconds_in_range() {
         assert_eq!(Micros::from(Duration::from_nanos(1_999)), Micros::new(1));
         assert_eq!(Micros::from(Duration::MAX), Micros::MAX);
+        assert_eq!(
+            Duration::from(Micros::new(1_999)),
+            Duration::from_nanos(1_999_000)
+        );
+    }
+
+    #[test]
+    fn whole_seconds_are_enough() {
+        let secs = [0, 1, 1_000_000, 1_000_001].map(|micros| Micros::new(micros).as_secs_ceil());
+        assert_eq!(secs, [0, 1, 1, 2]);
+    }
+
+    #[test]
+    fn times_are_shown_with_their_unit() {
+        let shown = format!("{:?} {:?}", Timestamp::from_micros(7), Micros::new(12));
+        assert_eq!(shown, "7us 12us");
     }
 }

@@ -251,7 +251,11 @@ pub(crate) fn expires_at(rate: Rate, words: &Words) -> Timestamp {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Algorithm, Limit, LimitSpec, Micros, Moment, Outcome, State, Timestamp, Verdict};
+    use crate::rate::Rate;
+    use crate::{
+        Algorithm, Ask, Limit, LimitSpec, Micros, Moment, Outcome, State, StateRef, Timestamp,
+        Verdict,
+    };
 
     /// A limit of this many tokens, refilled one every 100 ms.
     fn limit(burst: u64) -> Limit {
@@ -323,6 +327,58 @@ mod tests {
         // The next token is the slower rate's if only that is asked, and the faster one's else.
         assert!(!step(&slow, &mut state, 1, 86_400_000_000 / 60).fits());
         assert!(step(&fast, &mut state, 1, 86_400_000_000 / 60).fits());
+    }
+
+    /// A bucket whose last charge is ahead by just its time to fill is not moved: another node's clock may be ahead.
+    #[test]
+    fn a_bucket_that_is_ahead_by_its_time_to_fill_stays() {
+        let limit = limit(10);
+        let mut state = State::new(limit.shape());
+        step(&limit, &mut state, 10, 2_000_000);
+        let at = |micros: u64| Timestamp::from_micros(1_000_000_000 + micros);
+        assert!(!limit.is_ahead(state.as_ref(), at(2_000_000)));
+        assert!(!limit.is_ahead(state.as_ref(), at(1_000_000)));
+        assert!(limit.is_ahead(state.as_ref(), at(999_999)));
+        let denied = step(&limit, &mut state, 1, 1_000_000);
+        assert_eq!(denied.retry_after, Micros::from_millis(1_100));
+    }
+
+    /// Half a token was there before.
+    #[test]
+    fn a_clock_that_goes_back_keeps_the_part_of_the_next_token() {
+        let limit = limit(10);
+        let mut state = State::new(limit.shape());
+        step(&limit, &mut state, 5, 5_000_000);
+        step(&limit, &mut state, 5, 5_050_000);
+        let denied = step(&limit, &mut state, 1, 0);
+        assert_eq!(denied.retry_after, Micros::from_millis(50));
+    }
+
+    fn rate() -> Rate {
+        Rate::try_new(10, Micros::from_secs(1), Some(10)).expect("a valid rate")
+    }
+
+    /// A full bucket is on its way to no token.
+    #[test]
+    fn a_full_bucket_that_is_resized_has_no_part_of_the_next_token() {
+        let (limit, now) = (limit(10), Timestamp::from_micros(1_000_150_000));
+        let mut words = [1, 1_000_000_000, 0, 1_000_000_000];
+        super::resize((rate(), rate()), &mut words, 5, now);
+        assert_eq!(words, [5, now.as_micros(), 0, now.as_micros()]);
+        let later = limit.test(StateRef::Words(&words), Ask::hits(6), &Moment::at(now));
+        assert_eq!(later.retry_after, Micros::from_millis(100));
+        let mut words = [1, 1_000_100_000, 0, 1_000_100_000];
+        super::resize((rate(), rate()), &mut words, -5, now);
+        assert_eq!(words, [0, now.as_micros(), 0, now.as_micros()]);
+    }
+
+    #[test]
+    fn a_bucket_that_is_charged_at_the_end_is_not_lowered() {
+        for (charged_at, left) in [(999, 3), (1_000, 5), (1_001, 5)] {
+            let mut words = [5, charged_at, 0, charged_at];
+            super::lower(2, &mut words, Timestamp::from_micros(1_000));
+            assert_eq!(words[0], left, "{charged_at}");
+        }
     }
 
     #[test]
