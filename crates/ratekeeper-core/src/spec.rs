@@ -1,6 +1,6 @@
 //! A limit as an operator writes it.
 
-use crate::{Limit, MAX_COUNT, Micros};
+use crate::{MAX_COUNT, Micros};
 
 /// The algorithms by name. `sliding_window` is one of two, depending on sub-windows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -105,6 +105,26 @@ impl Algorithm {
             Self::LeakyBucket => true,
             Self::FixedWindow | Self::SlidingWindow | Self::SlidingLog => false,
             Self::TokenBucket | Self::Gcra | Self::Concurrency => false,
+        }
+    }
+
+    /// Returns true if hits can be charged afterwards, even beyond the limit.
+    #[must_use]
+    pub const fn can_be_post_paid(self) -> bool {
+        match self {
+            Self::FixedWindow | Self::SlidingWindow | Self::SlidingLog => true,
+            Self::TokenBucket | Self::Gcra => true,
+            Self::LeakyBucket | Self::Concurrency => false,
+        }
+    }
+
+    /// Returns true if a debt of the algorithm outlives its window, so that `max_debt` bounds it.
+    #[must_use]
+    pub const fn has_debt(self) -> bool {
+        match self {
+            Self::TokenBucket | Self::Gcra => true,
+            Self::FixedWindow | Self::SlidingWindow | Self::SlidingLog => false,
+            Self::LeakyBucket | Self::Concurrency => false,
         }
     }
 
@@ -268,7 +288,7 @@ pub enum LimitError {
     #[error("`calendar` needs fixed_window, not {}", .0.name())]
     NoCalendar(Algorithm),
     /// `post_paid` for an algorithm whose hits cannot be charged afterwards.
-    #[error("{} cannot be post_paid; {} can", .0.name(), those(|it| can_be_post_paid(it, None)))]
+    #[error("{} cannot be post_paid; {} can", .0.name(), those(Algorithm::can_be_post_paid))]
     NoPostPaid(Algorithm),
     /// `post_paid` with sub-windows, of which one would carry its debt into the next window.
     #[error("a sliding_window cannot be post_paid with sub_windows; leave `sub_windows` out")]
@@ -278,7 +298,7 @@ pub enum LimitError {
     DebtWithoutPostPaid,
     /// A debt for an algorithm without a bucket.
     #[error(
-        "{} has no max_debt, as no debt outlives its window; {} have", .0.name(), those(|it| can_be_post_paid(it, Some(1)))
+        "{} has no max_debt, as no debt outlives its window; {} have", .0.name(), those(Algorithm::has_debt)
     )]
     NoDebt(Algorithm),
     /// The burst and the debt together take longer to refill than can be counted.
@@ -302,16 +322,6 @@ fn those(is: impl Fn(Algorithm) -> bool) -> String {
     }
 }
 
-/// Returns true if hits can be paid afterwards with the algorithm, and a debt be bounded by `max_debt`.
-fn can_be_post_paid(algorithm: Algorithm, max_debt: Option<u64>) -> bool {
-    let tried = LimitSpec {
-        post_paid: true,
-        max_debt,
-        ..LimitSpec::new(algorithm, 1, Micros::from_secs(1))
-    };
-    Limit::try_new(tried).is_ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -329,5 +339,11 @@ mod tests {
         assert_eq!(those(Algorithm::holds_permits), ["concurrency"]);
         assert_eq!(those(Algorithm::has_turns), ["leaky_bucket"]);
         assert_eq!(those(Algorithm::lists_hits), ["sliding_log"]);
+        let told = super::those(Algorithm::can_be_post_paid);
+        assert_eq!(
+            told,
+            "fixed_window, sliding_window, sliding_log, token_bucket and gcra"
+        );
+        assert_eq!(super::those(Algorithm::has_debt), "token_bucket and gcra");
     }
 }

@@ -58,10 +58,7 @@ pub(crate) struct App {
     /// The switches that all nodes of the quota database share, if there is one.
     pub(crate) fleet_switches: FleetSwitches,
     pub(crate) long_answers: LongAnswers,
-    /// For long messages.
     pub(crate) reading_room: ReadingRoom,
-    /// For shorter ones over gRPC that have not come whole.
-    pub(crate) gathering_room: ReadingRoom,
     pub(crate) drain: Arc<Drain>,
     pub(crate) reloads: watch::Receiver<ReloadStatus>,
     pub(crate) durations: Durations,
@@ -126,7 +123,6 @@ impl App {
             fleet_switches,
             long_answers: LongAnswers::new(config.bounds.long_answers_bytes_max),
             reading_room: ReadingRoom::new(config.bounds.long_messages_bytes_max),
-            gathering_room: ReadingRoom::new(config.bounds.long_messages_bytes_max),
             drain: Arc::new(Drain::new()),
             reloads,
             durations: Durations::default(),

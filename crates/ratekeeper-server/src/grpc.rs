@@ -173,12 +173,12 @@ where
         let ByTonic { rls, v1, others } = &self.0.by_tonic;
         if is_rls(path) {
             let app = Arc::clone(&self.0.app);
-            let request = request.map(|body| app.reading_room.bound(body));
+            let request = request.map(|body| app.reading_room.bound_messages(body));
             return ByTonicAnswering::Rls(rls.clone().call(request), app);
         }
         if is_of(v1_name::SERVICE_NAME, path) {
             let app = Arc::clone(&self.0.app);
-            let request = request.map(|body| app.reading_room.bound(body));
+            let request = request.map(|body| app.reading_room.bound_messages(body));
             return ByTonicAnswering::V1(v1.clone().call(request), app);
         }
         let answer = others.clone().call(request.map(axum::body::Body::new));

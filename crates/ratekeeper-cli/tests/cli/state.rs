@@ -116,7 +116,9 @@ fn what_has_no_room_after_a_restart_is_told() {
     }
     let folder = folder();
     let mut file = Vec::new();
-    large.save(&mut file, &[7; 16], now).expect("it is memory");
+    // A hash key, and the slots of no rule.
+    let header = [&[7; 16][..], &[0; 4]].concat();
+    large.save(&mut file, &header, now).expect("it is memory");
     let state = folder.path().join("data/counters.state");
     fs::write(state, file).expect("files can be written");
 

@@ -62,17 +62,15 @@ impl TenantQuotas {
         Ok(())
     }
 
-    /// The plans that the tenant is on at any time; the default one if it has none.
+    /// The plans that the tenant is on at any time: the default one too, unless another is for ever.
     fn plans_among(&self, known: &[Box<str>]) -> Vec<PlanIndex> {
         let plans = self.plans.iter().filter_map(|own| {
             let index = known.iter().position(|plan| *plan == own.plan)?;
             u16::try_from(index).ok().map(PlanIndex)
         });
-        let plans: Vec<_> = plans.collect();
-        match plans.is_empty() {
-            true => vec![PlanIndex::DEFAULT],
-            false => plans,
-        }
+        let is_always = self.plans.iter().any(|own| own.term() == Term::ALWAYS);
+        let default = (!is_always).then_some(PlanIndex::DEFAULT);
+        plans.chain(default).collect()
     }
 }
 
@@ -232,7 +230,7 @@ impl TenantOverride {
     /// The place of the override among the rules of its domain, and its rules.
     ///
     /// # Errors
-    /// The limit is impossible on all plans.
+    /// The override itself is wrong; what regions cannot share is told for each plan.
     pub(crate) fn compile(
         &self,
         site: &Site<'_>,

@@ -265,11 +265,15 @@ impl Site<'_> {
     }
 }
 
-/// Returns true if an override with the policy of `base` may be shared as `rule` is: regions lend and count by the way in which
-/// hits are counted, which the override has from `base`.
+/// Returns true if an override with the policy of `base` may be shared as `rule` is: where regions lend parts or count
+/// together, that goes by the way in which hits are counted, which the override has from `base`.
 fn may_share_like(base: &Rule, rule: &Rule) -> bool {
     let counts = |rule: &Rule| (rule.consistency, rule.count_denied);
-    rule.regions.is_none() || counts(rule) == counts(base)
+    let goes_by_counts = matches!(
+        rule.regions,
+        Some(crate::RegionMode::Bounded | crate::RegionMode::Counted)
+    );
+    !goes_by_counts || counts(rule) == counts(base)
 }
 
 /// The limit as its counters are kept: one that is synced is cut into sub-windows, if it can be.

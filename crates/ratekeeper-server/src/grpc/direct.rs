@@ -42,8 +42,7 @@ impl DirectService for Grpc {
             return Ok(answer);
         }
         // Boxed: the short way is not to carry what the long one needs.
-        let request = RequestBody::take(request, &self.0.app.gathering_room);
-        let answer = Box::pin(self.clone().call(request)).await?;
+        let answer = Box::pin(self.clone().call(RequestBody::take(request))).await?;
         Ok(answer.map(DirectBody::stream))
     }
 }
@@ -172,10 +171,7 @@ async fn message<'a>(
     let message_max = services.app.config.bounds.message_bytes_max;
     let bytes_max = message_max.min(SHORT_BYTES_MAX);
     let body = request.body_mut();
-    let room = &services.app.gathering_room;
-    let is_whole = body
-        .is_whole(room, |bytes| gathered(bytes, bytes_max))
-        .await;
+    let is_whole = body.is_whole(|bytes| gathered(bytes, bytes_max)).await;
     let request = &*request;
     let bytes = request.body().bytes().get(PREFIX_BYTES..)?;
     is_whole.then_some((request, bytes))

@@ -19,8 +19,7 @@ pub struct ServerBounds {
     /// The most bytes of a gRPC message.
     pub message_bytes_max: usize,
     /// The most bytes of long messages and bodies that are being read, over all connections; what is beyond it cannot
-    /// be read. Those of up to 64 KiB do not count; as much again is for the parts of such gRPC messages that have not come
-    /// whole, and beyond it each connection has its HTTP/2 window of 512 KiB for them.
+    /// be read. Those of up to 64 KiB do not count.
     pub long_messages_bytes_max: usize,
     /// The most bytes of a request's body over HTTP/1, where a connection has one at a time.
     pub body_bytes_max: usize,

@@ -55,8 +55,8 @@ fn fault(limiter: &Limiter<Stores>) -> Option<String> {
         None if Snapshot::is_of_requests(refusing.rule) => "(limits in requests)",
         None => {
             return Some(format!(
-                "callers that a rule denied which is gone take {} % of the counters in memory that it might have, until their \
-                 windows end; see memory_limit and max_share",
+                "callers denied by a rule that has since been removed still take {} % of the counters in memory that one rule may \
+                 have, until their windows end; see memory_limit and max_share",
                 refusing.permille / 10
             ));
         }

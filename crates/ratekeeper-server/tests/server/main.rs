@@ -14,7 +14,6 @@ mod envoy_callers;
 mod envoyproxy_ratelimit;
 mod faults;
 mod first_requests;
-mod gathering;
 mod grpc_extras;
 mod hostile;
 mod http;

@@ -114,7 +114,8 @@ fn beside_policy(
         && !quotas.overrides.iter().any(is_whole)
     {
         let until = plan.term().until;
-        let steps = now.overrides.iter().filter(|own| own.steps.is_some());
+        let is_step = |own: &&TenantOverride| own.steps.is_some() && own.term().contains(time);
+        let steps = now.overrides.iter().filter(is_step);
         let steps = steps.map(|own| {
             let from = own.term().from;
             own.clone().during(Term { from, until })

@@ -36,18 +36,12 @@ pub(super) struct Times<'a> {
 
 impl Times<'_> {
     /// Returns true if the rule of an override on `plan`, one of the target's, has to be possible, as the tenant is on a plan that
-    /// it is for.
+    /// it is for at some time: on the default plan before and after those with dates.
     fn need(self, plan: PlanIndex, target: &Target) -> bool {
         let mut plans = self.plans.iter();
+        let is_always = plans.clone().any(|(term, _)| *term == Term::ALWAYS);
         plans.any(|(_, own)| target.plan_for(*own) == plan)
-            || self.plans.is_empty() && plan == PlanIndex::DEFAULT
-    }
-
-    /// Returns true if the tenant may be on `plan` at some time.
-    fn may_need(self, plan: PlanIndex, target: &Target) -> bool {
-        let mut plans = self.plans.iter();
-        let is_always = plans.any(|(term, _)| *term == Term::ALWAYS);
-        self.need(plan, target) || plan == PlanIndex::DEFAULT && !is_always
+            || plan == PlanIndex::DEFAULT && !is_always
     }
 }
 
@@ -113,15 +107,14 @@ impl Overrides {
         let (target, descriptor) = target?;
         let mut of_plans = Vec::new();
         for plan in target.plans() {
-            let may_need = times.may_need(plan, &target);
-            let made = may_need.then(|| self.rule(&limit, (&target, plan), &site, rules, report));
+            let need = times.need(plan, &target);
+            let made = need.then(|| self.rule(&limit, (&target, plan), &site, rules, report));
             let rule = match made.transpose() {
                 Ok(rule) => rule,
-                Err((message, help)) if times.need(plan, &target) => {
+                Err((message, help)) => {
                     report.error(limit.mark, message, help);
                     return None;
                 }
-                Err(_) => None,
             };
             of_plans.push((plan, rule));
         }

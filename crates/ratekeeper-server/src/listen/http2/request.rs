@@ -8,32 +8,12 @@ use bytes::{Bytes, BytesMut};
 use h2::{Reason, RecvStream};
 use http::{HeaderMap, Request};
 use hyper::body::{Body, Frame};
-use ratekeeper_proto::SHORT_BYTES_MAX;
-use tokio::sync::OwnedSemaphorePermit;
-
-use crate::listen::reading::ReadingRoom;
-
-/// The bytes of each body that need no room: most checks are shorter.
-const FREE_BYTES_MAX: usize = 4 << 10;
 
 /// The body of a request. It can be looked at as a whole first, and still be read as a stream afterwards.
 #[derive(Debug)]
 pub(crate) struct RequestBody {
     kept: Kept,
     rest: Rest,
-    intake: Intake,
-    /// The room for what is read as a stream; none if that is not bounded.
-    room: Option<ReadingRoom>,
-}
-
-/// The memory that a body takes while it comes.
-#[derive(Debug, Default)]
-struct Intake {
-    /// The bytes that were read.
-    read: usize,
-    /// Those of them that still count against the peer's windows.
-    owed: usize,
-    held: Option<OwnedSemaphorePermit>,
 }
 
 /// The state of a body, judged by what has come of it.
@@ -69,23 +49,15 @@ impl RequestBody {
         Self {
             kept: Kept::Nothing,
             rest: Rest::Open(stream),
-            intake: Intake {
-                read: 0,
-                owed: 0,
-                held: None,
-            },
-            room: None,
         }
     }
 
-    /// Takes `request` away from where it is; an empty one is left there. It is read as a stream, in `room`.
-    pub(crate) fn take(request: &mut Request<Self>, room: &ReadingRoom) -> Request<Self> {
+    /// Takes `request` away from where it is; an empty one is left there.
+    pub(crate) fn take(request: &mut Request<Self>) -> Request<Self> {
         let body = request.body_mut();
         let mut taken = Request::new(Self {
             kept: std::mem::replace(&mut body.kept, Kept::Nothing),
             rest: std::mem::replace(&mut body.rest, Rest::Nothing),
-            intake: std::mem::take(&mut body.intake),
-            room: Some(room.clone()),
         });
         *taken.method_mut() = request.method().clone();
         *taken.version_mut() = request.version();
@@ -95,14 +67,10 @@ impl RequestBody {
         taken
     }
 
-    /// Waits for all of it, in `room`. False if `judge` finds it unfit, if it has trailers or fails, or if its end does not
-    /// come along with the rest: then it is to be read as a stream, from its beginning.
-    pub(crate) async fn is_whole(
-        &mut self,
-        room: &ReadingRoom,
-        judge: impl Fn(&[u8]) -> Gathered,
-    ) -> bool {
-        poll_fn(|cx| self.poll_whole(cx, room, &judge)).await;
+    /// Waits for all of it. False if `judge` finds it unfit, if it has trailers or fails, or if its end does not come along
+    /// with the rest: then it is to be read as a stream, from its beginning.
+    pub(crate) async fn is_whole(&mut self, judge: impl Fn(&[u8]) -> Gathered) -> bool {
+        poll_fn(|cx| self.poll_whole(cx, &judge)).await;
         matches!(self.rest, Rest::Nothing) && judge(self.bytes()) == Gathered::Whole
     }
 
@@ -112,12 +80,7 @@ impl RequestBody {
     }
 
     /// Ready once it is whole, or is not waited for.
-    fn poll_whole(
-        &mut self,
-        cx: &mut Context<'_>,
-        room: &ReadingRoom,
-        judge: &impl Fn(&[u8]) -> Gathered,
-    ) -> Poll<()> {
+    fn poll_whole(&mut self, cx: &mut Context<'_>, judge: &impl Fn(&[u8]) -> Gathered) -> Poll<()> {
         while let Rest::Open(stream) = &mut self.rest {
             let gathered = judge(self.kept.bytes());
             if gathered == Gathered::Unfit {
@@ -129,7 +92,7 @@ impl RequestBody {
                         // The capacity is given back with the last handle of the stream, which is soon.
                         self.rest = Rest::Nothing;
                     } else {
-                        self.intake.take_in(stream, bytes.len(), Some(room));
+                        release(stream, bytes.len());
                     }
                     self.kept.push(bytes);
                 }
@@ -153,32 +116,9 @@ fn poll_trailers(stream: &mut RecvStream, cx: &mut Context<'_>) -> Poll<Rest> {
     })
 }
 
-impl Intake {
-    /// Lets the peer send as much more as it has sent, if there is `room` for it. Without room its bytes count against the
-    /// window of its connection, so that others are not affected.
-    fn take_in(&mut self, stream: &mut RecvStream, length: usize, room: Option<&ReadingRoom>) {
-        self.read = self.read.saturating_add(length);
-        self.owed += length;
-        if self.read > FREE_BYTES_MAX
-            && let Some(room) = room
-            && !self.has(room)
-        {
-            return;
-        }
-        // It fails only if more is given back than came.
-        let owed = std::mem::take(&mut self.owed);
-        let _ = stream.flow_control().release_capacity(owed);
-    }
-
-    #[cold]
-    fn has(&mut self, room: &ReadingRoom) -> bool {
-        if self.read > SHORT_BYTES_MAX {
-            // Long messages have a room of their own.
-            self.held = None;
-            return true;
-        }
-        room.has_for(self.read - FREE_BYTES_MAX, &mut self.held)
-    }
+fn release(stream: &mut RecvStream, length: usize) {
+    // It fails only if more is given back than came.
+    let _ = stream.flow_control().release_capacity(length);
 }
 
 impl Kept {
@@ -226,22 +166,20 @@ impl Body for RequestBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
-        let this = &mut *self;
-        if let Some(bytes) = this.kept.take() {
+        if let Some(bytes) = self.kept.take() {
             return Poll::Ready(Some(Ok(Frame::data(bytes))));
         }
-        if let Rest::Open(stream) = &mut this.rest {
+        if let Rest::Open(stream) = &mut self.rest {
             match ready!(stream.poll_data(cx)) {
                 Some(Ok(bytes)) => {
-                    let room = this.room.as_ref();
-                    this.intake.take_in(stream, bytes.len(), room);
+                    release(stream, bytes.len());
                     return Poll::Ready(Some(Ok(Frame::data(bytes))));
                 }
-                Some(Err(error)) => this.rest = Rest::Failed(error),
-                None => this.rest = ready!(poll_trailers(stream, cx)),
+                Some(Err(error)) => self.rest = Rest::Failed(error),
+                None => self.rest = ready!(poll_trailers(stream, cx)),
             }
         }
-        Poll::Ready(match std::mem::replace(&mut this.rest, Rest::Nothing) {
+        Poll::Ready(match std::mem::replace(&mut self.rest, Rest::Nothing) {
             Rest::Open(_) | Rest::Nothing => None,
             Rest::Trailers(trailers) => Some(Ok(Frame::trailers(trailers))),
             // RFC 9113, section 8.1: reading stops, and nothing has failed.
