@@ -87,7 +87,7 @@ async fn done(_: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
 }
 
 fn request() -> Request<()> {
-    let request = Request::get("/").header("x-api-key", "ada").body(());
+    let request = Request::post("/").header("x-api-key", "ada").body(());
     request.expect("a request")
 }
 
