@@ -1058,10 +1058,68 @@ class Bursts(unittest.TestCase):
 
         for refusal in refusals + pages:
             calls: list[Call] = [lambda one, number=number: one.check(numbered(number)) for number in range(20)]  # type: ignore[misc]
-            answers = self.run_all(Costly(serve), calls, timeout=60, concurrency=2)
+            service = Costly(serve)
+            answers = self.run_all(service, calls, timeout=60, concurrency=2)
+            # It is found by halves.
+            self.assertLess(len(service.asked), 2 + 2 * 5 + 2)
             bad = answers.pop(7)
             self.assertIsInstance(bad, ServiceError)
             self.assertEqual([one.remaining for one in answers], [number for number in range(20) if number != 7])
+
+    def test_a_check_that_is_refused_is_taken_out_of_those_that_go_together(self) -> None:
+        def serve(path: str, body: Any) -> httpx.Response:
+            many = body.get("checks", body.get("limits", [body]))
+            bad = [number for number, one in enumerate(many) if is_bad(json.dumps(one))]
+            field = f"{path[4:]}[{bad[0]}].descriptors[0].hits" if bad and len(many) > 1 else "hits"
+            return httpx.Response(400, json={"code": "INVALID_ARGUMENT", "field": field}) if bad else counted(path, body)
+
+        def is_bad(text: str) -> bool:
+            return '"30"' in text or '"50"' in text
+
+        kinds: list[Callable[[int], Call]] = [
+            lambda number: lambda one: one.check(numbered(number)),
+            lambda number: lambda one: one.limit(str(number), 3, 60_000),
+        ]
+        for call in kinds:
+            service = Costly(serve)
+            answers = self.run_all(service, [call(number) for number in range(80)], timeout=60, concurrency=2)
+            self.assertEqual([number for number, one in enumerate(answers) if isinstance(one, ServiceError)], [30, 50])
+            # Two alone as they came, the batch three times, and two alone.
+            self.assertEqual(len(service.asked), 2 + 3 + 2)
+
+    def test_a_refusal_of_everything_ends_the_search_for_the_one_at_fault(self) -> None:
+        service = Costly(lambda path, body: httpx.Response(403, json={"code": "PERMISSION_DENIED"}))
+        answers = self.run_all(service, [lambda one: one.check(QUESTION)] * 101, timeout=60, concurrency=1)
+        self.assertEqual({one.code for one in answers}, {"PERMISSION_DENIED"})
+        self.assertLess(service.asked.count("/v1/checks"), 40)
+
+    def test_checks_that_are_certainly_refused_join_no_others(self) -> None:
+        def serve(path: str, body: Any) -> httpx.Response:
+            return httpx.Response(400, json={"code": "INVALID_ARGUMENT"}) if path == "/v1/check" else counted(path, body)
+
+        not_text: Any = 5
+        bad = [
+            Question.of("shop", -1, number="1"),
+            Question.of("shop", 2**64, number="1"),
+            Question.of("", number="1"),
+            Question("shop", []),
+            Question("shop", [Descriptor({"": "1"})]),
+            Question("shop", [Descriptor({"number": not_text})]),
+        ]
+        service = Costly(serve)
+        questions = [numbered(0), *bad, numbered(1)]
+        calls: list[Call] = [lambda one, question=question: one.check(question) for question in questions]  # type: ignore[misc]
+        answers = self.run_all(service, calls, timeout=60, concurrency=1)
+        self.assertEqual(answers[-1].remaining, 1)
+        self.assertEqual(service.asked.count("/v1/checks"), 1)
+
+    def test_a_text_of_a_caller_that_is_no_unicode_is_no_harm_to_the_others(self) -> None:
+        odd = Question.of("shop", tenant="\ud800")
+        service = Costly(lambda path, body: ok(results=[ALLOW] * len(body.get("checks", ())))())
+        answers = self.run_all(service, [lambda one: one.check(odd)] * 4, timeout=60, concurrency=1)
+        self.assertEqual([one.degraded for one in answers], [False] * 4)
+        self.assertEqual(service.asked, ["/v1/check", "/v1/checks"])
+        self.assertEqual(service.bodies[0]["descriptors"][0]["entries"][0]["value"], "\ud800")
 
     def test_without_an_answer_to_all_of_them_the_fallback_decides_each_and_none_is_repeated(self) -> None:
         def serve(path: str, body: Any) -> httpx.Response:

@@ -1,6 +1,6 @@
 // The places of a client's calls under way. What waits for one is bounded, in time and in number.
 
-import type { Json } from "./answers.ts";
+import { ServiceError, type Json } from "./answers.ts";
 import { TIMER_MAX_MS } from "./gate.ts";
 
 /** The most calls that wait for a place, and the most checks. */
@@ -9,6 +9,8 @@ const WAITING_MAX = 10_000;
 const TOGETHER_MAX = 100;
 /** The most UTF-16 units of their JSON, of up to three bytes each: a service takes 1 MiB. */
 const TOGETHER_UNITS_MAX = 300_000;
+/** The refusals of a batch that do not tell which check is at fault, after which each is asked by itself. */
+const UNTOLD_MAX = 16;
 
 /** First come, first served. */
 export class Places {
@@ -106,16 +108,38 @@ export class Together {
     return this.#waiting.splice(0, count);
   }
 
-  async #send(batch: readonly Asked[]): Promise<void> {
-    let answers: readonly Answer[];
-    try {
-      answers = await this.#ask(batch.map(({ body }) => body));
-    } catch {
-      // What was refused, by the service or by something between, may be one of them. Each is asked by itself then.
-      answers = batch.map(() => "alone");
-    } finally {
-      this.#places.leave();
+  /** Asks for all of them, in the place that they have: what is refused is parted, and the rest sent again. */
+  async #send(batch: Asked[]): Promise<void> {
+    const parts = [batch];
+    let untold = 0;
+    for (let part = parts.pop(); part; part = parts.pop()) {
+      if (part.length === 0) continue;
+      let answers: readonly Answer[] = [];
+      try {
+        answers = await this.#ask(part.map(({ body }) => body));
+      } catch (error) {
+        const [atFault] = part.splice(numberAtFault(error) ?? Infinity, 1);
+        if (atFault) {
+          atFault.resolve("alone");
+          parts.push(part);
+          continue;
+        }
+        untold += 1;
+        if (part.length > 1 && untold < UNTOLD_MAX && error instanceof ServiceError) {
+          const half = Math.floor(part.length / 2);
+          parts.push(part.slice(half), part.slice(0, half));
+          continue;
+        }
+        answers = part.map(() => "alone");
+      }
+      part.forEach(({ resolve }, number) => resolve(answers[number]));
     }
-    batch.forEach(({ resolve }, number) => resolve(answers[number]));
+    this.#places.leave();
   }
+}
+
+/** The number of the check that was refused, if the service tells. */
+function numberAtFault(error: unknown): number | undefined {
+  const told = error instanceof ServiceError ? /^(?:checks|limits)\[(\d{1,3})\]/.exec(error.field ?? "") : undefined;
+  return told ? Number(told[1]) : undefined;
 }

@@ -1,6 +1,6 @@
 // The calls of a Ratekeeper service, over JSON: with a deadline, failover between services, and a fallback.
 
-import { count, decision, failure, limitDecided, limitJson, limitQuestion, limitResult } from "./answers.ts";
+import { canGoTogether, count, decision, failure, limitDecided, limitJson, limitQuestion, limitResult } from "./answers.ts";
 import { hasWord, isObject, list, object, questionJson, ServiceError, text } from "./answers.ts";
 import type { Decision, IdentifierLimit, Json, LimitResult, Question } from "./answers.ts";
 import { allowAll, type Fallback } from "./fallback.ts";
@@ -204,7 +204,7 @@ export class Ratekeeper {
 
   /** Asks by itself, or as one of many if there is no place. */
   async #askOrJoin(kind: Kind, body: Json): Promise<Json | undefined> {
-    if (this.#places.areTaken) {
+    if (this.#places.areTaken && canGoTogether(body)) {
       const answer = await this.#together[kind].join(body, this.#patienceMs());
       if (answer !== "alone") return answer;
     }

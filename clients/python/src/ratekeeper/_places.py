@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import re
 import time
 from collections import deque
 from contextlib import suppress
 from functools import partial
 from typing import Any, Awaitable, Callable, Coroutine, Deque, Iterable, Optional, Sequence
 
-from ._answers import Json, ServiceError
+from ._answers import Json, ServiceError, encoded
 
 # The most calls that wait for a place, and the most checks.
 WAITING_MAX = 10_000
 # The most checks in one request, and the most bytes: a service takes 1,000, and 1 MiB.
 TOGETHER_MAX = 100
 TOGETHER_BYTES_MAX = 500_000
+# The refusals of a batch that do not tell which check is at fault, after which each is asked by itself.
+_UNTOLD_MAX = 16
+_AT_FAULT = re.compile(r"(?:checks|limits)\[([0-9]{1,3})\]")
 # In place of the answer to a check that has to be asked by itself.
 _ALONE: Json = {}
 
@@ -68,11 +71,11 @@ class Places:
 class _Asked:
     """A check that waits for its answer."""
 
-    __slots__ = ("body", "size", "until", "answer")
+    __slots__ = ("text", "until", "answer")
 
     def __init__(self, body: Json, patience: float) -> None:
-        self.body = body
-        self.size = len(json.dumps(body))
+        # What cannot be encoded fails here, for its own caller alone.
+        self.text = encoded(body)
         self.until = time.monotonic() + patience
         # As of ``join``.
         self.answer: asyncio.Future[Optional[Json]] = asyncio.get_running_loop().create_future()
@@ -84,10 +87,10 @@ class Together:
     def __init__(
         self,
         places: Places,
-        ask: Callable[[Sequence[Json]], Awaitable[Sequence[Json]]],
+        ask: Callable[[Sequence[str]], Awaitable[Sequence[Json]]],
         start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
-        """``ask``: sends a request for all of them, and returns the answers in their order. ``start``: begins a task."""
+        """``ask``: sends a request for all of them, which are JSON, and returns the answers in their order. ``start``: begins a task."""
         self._places = places
         self._ask = ask
         self._start = start
@@ -125,7 +128,7 @@ class Together:
         batch: list[_Asked] = []
         size = 0
         while self._waiting and len(batch) < TOGETHER_MAX:
-            size += self._waiting[0].size
+            size += len(self._waiting[0].text)
             if batch and size > TOGETHER_BYTES_MAX:
                 break
             asked = self._waiting.popleft()
@@ -134,16 +137,26 @@ class Together:
         return batch
 
     async def _send(self, batch: Sequence[_Asked]) -> None:
-        if not batch:
-            return
-        try:
-            answers: Sequence[Optional[Json]] = await self._ask([asked.body for asked in batch])
-        except Exception as error:
-            # What was refused, by the service or by something between, may be one of them. Each is asked by itself then.
-            is_away = isinstance(error, ServiceError) and error.code == "AWAY"
-            answers = [None if is_away else _ALONE] * len(batch)
-        for asked, answer in zip(batch, answers):
-            _settle(asked.answer, answer)
+        """Asks for all of them, in the place that they have: what is refused is parted, and the rest sent again."""
+        parts, untold = [batch], 0
+        while parts:
+            part = [asked for asked in parts.pop() if not _is_over(asked.answer)]
+            if not part:
+                continue
+            try:
+                answers: Sequence[Optional[Json]] = await self._ask([asked.text for asked in part])
+            except Exception as error:
+                if (number := _at_fault(error)) is not None and number < len(part):
+                    _settle(part.pop(number).answer, _ALONE)
+                    parts.append(part)
+                    continue
+                untold += 1
+                if len(part) > 1 and untold < _UNTOLD_MAX and _may_be_one(error):
+                    parts += [part[len(part) // 2 :], part[: len(part) // 2]]
+                    continue
+                answers = [None if _is_away(error) else _ALONE] * len(part)
+            for asked, answer in zip(part, answers):
+                _settle(asked.answer, answer)
 
     def _end(self, batch: Sequence[_Asked], _: asyncio.Task[None]) -> None:
         self._places.leave()
@@ -154,6 +167,21 @@ class Together:
             self._led_in = None
             _close(self._waiting)
             self._waiting.clear()
+
+
+def _is_away(error: Exception) -> bool:
+    return isinstance(error, ServiceError) and error.code == "AWAY"
+
+
+def _may_be_one(error: Exception) -> bool:
+    """True if the service, or something between, may have refused all of them because of one."""
+    return isinstance(error, ServiceError) and error.code not in ("AWAY", "CLOSED")
+
+
+def _at_fault(error: Exception) -> Optional[int]:
+    """The number of the check that was refused, if the service tells."""
+    told = _AT_FAULT.match(error.field or "") if isinstance(error, ServiceError) else None
+    return int(told[1]) if told else None
 
 
 def _is_over(future: asyncio.Future[Any]) -> bool:

@@ -26,7 +26,9 @@ from ._answers import (
     LimitResult,
     Question,
     ServiceError,
+    can_go_together,
     count,
+    encoded,
     mapping,
     sequence,
     text,
@@ -66,6 +68,9 @@ _NOT_DONE = ("UNAVAILABLE", "RESOURCE_EXHAUSTED")
 # The rules of a domain were refused. The service is well, and decides other domains.
 _NO_RULES = "NO_RULES"
 _P = TypeVar("_P")
+_IS_JSON = {"content-type": "application/json"}
+# What a call sends; of many that go together, the JSON of each.
+_Body = Union[Json, list[str]]
 
 
 @dataclass(frozen=True)
@@ -97,8 +102,12 @@ class _Post:
 
     endpoint: _Endpoint
     path: str
-    body: Json
+    body: _Body
     deadline: float
+
+    @property
+    def content(self) -> str:
+        return f'{{"{self.path}":[{",".join(self.body)}]}}' if isinstance(self.body, list) else encoded(self.body)
 
     @property
     def url(self) -> str:
@@ -188,13 +197,13 @@ class _Calls:
 
     def _check_or_join(self, path: str, body: Json) -> _Steps[Json]:
         """A check of its own, or as one of many if there is no place."""
-        if self._is_busy():
+        if self._is_busy() and can_go_together(body):
             answer = yield _Join(path, body, self._patience())
             if answer:
                 return answer
         return (yield from self._call(path, body, False))
 
-    def _call_in_turn(self, path: str, body: Json, is_harmless: bool, deadline: float) -> _Steps[Json]:
+    def _call_in_turn(self, path: str, body: _Body, is_harmless: bool, deadline: float) -> _Steps[Json]:
         """Calls one service after another until one answers."""
         now = time.monotonic()
         in_turn = sorted(self._endpoints, key=lambda endpoint: endpoint.down_until > now)
@@ -421,7 +430,7 @@ def _is_answer(post: _Post, body: object) -> bool:
     """True if the service can have said that: what something between says is no denial."""
     answer = mapping(body)
     if post.path in ("checks", "limits"):
-        return len(sequence(answer.get("results"))) == len(post.body[post.path])
+        return len(sequence(answer.get("results"))) == len(post.body if isinstance(post.body, list) else post.body[post.path])
     if post.path in ("limit", "check", "peek", "acquire", "reserve"):
         return _is_decision(post.path, answer)
     return isinstance(body, dict)
@@ -670,7 +679,7 @@ class Ratekeeper(_Calls):
         answer = bytearray()
         try:
             bounded = extensions(post.left, {})
-            with self._client.stream("POST", post.url, json=post.body, extensions=bounded) as response:
+            with self._client.stream("POST", post.url, content=post.content, headers=_IS_JSON, extensions=bounded) as response:
                 for part in response.iter_bytes():
                     answer += part
                     if time.monotonic() >= post.deadline:
@@ -859,10 +868,10 @@ class AsyncRatekeeper(_Calls):
     def _is_busy(self) -> bool:
         return self._places.are_taken
 
-    async def _ask(self, path: str, bodies: Sequence[Json]) -> Sequence[Json]:
+    async def _ask(self, path: str, texts: Sequence[str]) -> Sequence[Json]:
         """Sends what goes together, in a place that it has."""
         many, deadline = f"{path}s", time.monotonic() + self._timeout
-        answer = await self._run(self._call_in_turn(many, {many: bodies}, False, deadline))
+        answer = await self._run(self._call_in_turn(many, list(texts), False, deadline))
         results = [mapping(one) for one in sequence(answer.get("results"))]
         return [one if _is_decision(path, one) else {} for one in results]
 
@@ -883,7 +892,7 @@ class AsyncRatekeeper(_Calls):
         if self._client.is_closed:
             raise _closed()
         bounded = extensions(lambda: post.left() + _READ_ON, {})
-        call = asyncio.ensure_future(self._client.post(post.url, json=post.body, extensions=bounded))
+        call = asyncio.ensure_future(self._client.post(post.url, content=post.content, headers=_IS_JSON, extensions=bounded))
         # Nobody hears of its error once it is given up.
         call.add_done_callback(lambda call: call.cancelled() or call.exception())
         try:
