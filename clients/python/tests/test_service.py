@@ -21,7 +21,7 @@ from unittest import mock
 import anyio
 import httpx
 
-from ratekeeper._places import Places
+from ratekeeper._places import Places, ThreadPlaces
 from ratekeeper._unanswered import Lost, Unanswered
 from ratekeeper.asgi import RateLimitMiddleware
 from ratekeeper.service import _Away, _Held, _read  # pyright: ignore[reportPrivateUsage]
@@ -1048,6 +1048,46 @@ class Bursts(unittest.TestCase):
                 answers = list(pool.map(service.check, [QUESTION] * 10))
         self.assertEqual(([one.degraded for one in answers], most[0]), ([False] * 10, 2))
 
+    def test_a_place_is_the_thread_s_that_waits_for_it_and_not_one_s_that_comes(self) -> None:
+        with Ratekeeper("http://one.test", concurrency=1, transport=httpx.MockTransport(lambda _: ok()())) as service:
+            places = service._places  # pyright: ignore[reportPrivateUsage]
+            self.assertTrue(places.enter(0))
+            with ThreadPoolExecutor(1) as pool:
+                waiting = pool.submit(places.enter, 60)
+                while not places._waiting:  # pyright: ignore[reportPrivateUsage]
+                    time.sleep(0)
+                places.leave()
+                self.assertFalse(places.enter(0))
+                self.assertTrue(waiting.result())
+            places.leave()
+            self.assertTrue(places.enter(0))
+
+    def test_threads_that_wait_for_a_place_are_bounded_and_an_interrupted_one_takes_none_along(self) -> None:
+        places = ThreadPlaces(1)
+        self.assertTrue(places.enter(0))
+        with mock.patch("ratekeeper._places.WAITING_MAX", 0):
+            self.assertFalse(places.enter(60))
+        self.assertFalse(places.enter(-1))
+        self.assertFalse(places.enter(0.001))
+
+        class Interrupted:
+            """A turn that an interrupt ends, once it has been given the place or before."""
+
+            def acquire(self, timeout: float = -1) -> bool:
+                if timeout >= 0:
+                    if is_given:
+                        places.leave()
+                    raise KeyboardInterrupt
+                return True
+
+            def release(self) -> None:
+                pass
+
+        for is_given in (False, True):
+            with mock.patch("threading.Lock", Interrupted), self.assertRaises(KeyboardInterrupt):
+                places.enter(60)
+            self.assertEqual((places._free, len(places._waiting)), (int(is_given), 0))  # pyright: ignore[reportPrivateUsage]
+
     def test_what_one_of_them_is_refused_for_is_no_harm_to_the_others(self) -> None:
         """Its caller chooses what is in it."""
         refusals = [httpx.Response(400, json={"code": "INVALID_ARGUMENT"}), httpx.Response(413, json={"code": "TOO_LARGE"})]
@@ -1219,7 +1259,7 @@ class Bursts(unittest.TestCase):
             services = Services({"one.test": ok()}, timeout=0.001, concurrency=1)
 
             def taken(one: Ratekeeper) -> Any:
-                one._places.acquire()  # pyright: ignore[reportPrivateUsage]
+                one._places.enter(0)  # pyright: ignore[reportPrivateUsage]
                 return [call(one) for call in calls], one._endpoints[0].misses  # pyright: ignore[reportPrivateUsage]
 
             ((answers, misses),) = services.sync(taken)

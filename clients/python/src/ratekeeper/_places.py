@@ -1,9 +1,10 @@
-"""The places of a client's calls under way, for asyncio. What waits for one is bounded, in time and in number."""
+"""The places of a client's calls under way, for threads and for asyncio. What waits for one is bounded, in time and in number."""
 
 from __future__ import annotations
 
 import asyncio
 import re
+import threading
 import time
 from collections import deque
 from contextlib import suppress
@@ -66,6 +67,53 @@ class Places:
             if not _is_over(turn):
                 return turn.set_result(True)
         self._free += 1
+
+
+class ThreadPlaces:
+    """The same for threads: ``threading.Semaphore`` lets those that come overtake those that wait."""
+
+    def __init__(self, count: int) -> None:
+        self._lock = threading.Lock()
+        self._free = count
+        self._waiting: Deque[threading.Lock] = deque()
+
+    def enter(self, patience: float) -> bool:
+        """Takes a place; false if there is none within so many seconds."""
+        with self._lock:
+            if self._free > 0:
+                self._free -= 1
+                return True
+            if len(self._waiting) >= WAITING_MAX:
+                return False
+            turn = threading.Lock()
+            turn.acquire()
+            self._waiting.append(turn)
+        has_place = False
+        try:
+            has_place = turn.acquire(timeout=min(max(patience, 0), threading.TIMEOUT_MAX))
+        except BaseException:
+            # An interrupt: its caller goes, and may have been given the place already.
+            if not self._give_up(turn):
+                self.leave()
+            raise
+        return has_place or not self._give_up(turn)
+
+    def leave(self) -> None:
+        """Gives a place back, to the first who waits."""
+        with self._lock:
+            if self._waiting:
+                self._waiting.popleft().release()
+            else:
+                self._free += 1
+
+    def _give_up(self, turn: threading.Lock) -> bool:
+        """False if it was given a place meanwhile."""
+        with self._lock:
+            try:
+                self._waiting.remove(turn)
+            except ValueError:
+                return False
+            return True
 
 
 class _Asked:

@@ -36,7 +36,7 @@ from ._answers import (
 from ._fallback import Fallback, LocalLimit, LocalLimits, allow_all, deny_all
 from ._fork import in_child
 from ._keeper import Keeper
-from ._places import Places, Together
+from ._places import Places, ThreadPlaces, Together
 from ._timeouts import extensions
 from ._unanswered import Lost, Unanswered
 
@@ -520,7 +520,7 @@ class Ratekeeper(_Calls):
         super().__init__(endpoints, timeout, fallback, concurrency)
         self._transport = transport
         self._concurrency = concurrency
-        self._places = threading.Semaphore(concurrency)
+        self._places = ThreadPlaces(concurrency)
         self._client = httpx.Client(transport=transport, headers=_headers(token))
         self._closed = threading.Event()
         self._keeper = Keeper(self._advance)
@@ -529,7 +529,7 @@ class Ratekeeper(_Calls):
     def _begin(self) -> None:
         """In a forked process: threads, locks, calls and connections are those of its parent."""
         self._keeper.begin()
-        self._places = threading.Semaphore(self._concurrency)
+        self._places = ThreadPlaces(self._concurrency)
         self._unanswered = Unanswered()
         if self._transport is None:
             self._client = httpx.Client(headers=self._client.headers)
@@ -658,12 +658,12 @@ class Ratekeeper(_Calls):
     def _do(self, step: Union[_Place, _Join, _Post]) -> Json:
         if isinstance(step, _Post):
             return self._post(step)
-        if not self._places.acquire(timeout=min(step.patience, threading.TIMEOUT_MAX)):
+        if not self._places.enter(step.patience):
             raise _Unsent()
         return {}
 
     def _leave(self) -> None:
-        self._places.release()
+        self._places.leave()
 
     def _look_for(self, lost: Lost) -> None:
         if self._unanswered.add(lost):
