@@ -21,7 +21,7 @@ from unittest import mock
 import anyio
 import httpx
 
-from ratekeeper._places import Places, ThreadPlaces
+from ratekeeper._places import Places, ThreadPlaces, Together
 from ratekeeper._unanswered import Lost, Unanswered
 from ratekeeper.asgi import RateLimitMiddleware
 from ratekeeper.service import _Away, _Held, _read  # pyright: ignore[reportPrivateUsage]
@@ -1249,7 +1249,7 @@ class Bursts(unittest.TestCase):
                 for call in calls:
                     await call(service)
                 self.assertEqual((service._endpoints[0].misses, asked), (0, []))  # pyright: ignore[reportPrivateUsage]
-                self.assertEqual(len(service._tasks), 0)  # pyright: ignore[reportPrivateUsage]
+                self.assertEqual(len(service._unanswered._calls), 0)  # pyright: ignore[reportPrivateUsage]
                 service._leave()  # pyright: ignore[reportPrivateUsage]
                 service._timeout = 60  # pyright: ignore[reportPrivateUsage]
                 self.assertFalse((await service.check(QUESTION)).degraded)
@@ -1303,6 +1303,34 @@ class Bursts(unittest.TestCase):
             self.assertFalse(places.are_taken)
 
         asyncio.run(asyncio.wait_for(run(), 30))
+
+    def test_checks_keep_their_turn_when_the_time_of_the_first_is_up(self) -> None:
+        async def run() -> list[str]:
+            places, order = Places(1), list[str]()
+
+            async def ask(texts: Sequence[str]) -> Sequence[Mapping[str, Any]]:
+                order.append(f"{len(texts)} checks")
+                return [ALLOW] * len(texts)
+
+            async def wait() -> None:
+                self.assertTrue(await places.enter(60))
+                order.append("another call")
+                places.leave()
+
+            await places.enter(0)
+            together = Together(places, ask, asyncio.create_task)
+            first = asyncio.create_task(together.join({}, 0.001))
+            await asyncio.sleep(0)
+            second = asyncio.create_task(together.join({}, 60))
+            await asyncio.sleep(0)
+            other = asyncio.create_task(wait())
+            self.assertIsNone(await first)
+            await asyncio.sleep(0)
+            places.leave()
+            await asyncio.gather(second, other)
+            return order
+
+        self.assertEqual(asyncio.run(asyncio.wait_for(run(), 30)), ["1 checks", "another call"])
 
     def test_a_loop_that_ends_takes_no_place_with_it(self) -> None:
         """Without the end of its tasks, as those that some tests close."""

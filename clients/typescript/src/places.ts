@@ -25,13 +25,13 @@ export class Places {
     return this.#free === 0;
   }
 
-  /** Takes a place; false if there is none within this time. */
-  async enter(patienceMs: number): Promise<boolean> {
+  /** Takes a place; false if there is none within this time. Without one it waits for as long as it takes, whoever waits. */
+  async enter(patienceMs?: number): Promise<boolean> {
     if (this.#free > 0) {
       this.#free -= 1;
       return true;
     }
-    if (this.#waiting.length >= WAITING_MAX) return false;
+    if (patienceMs !== undefined && this.#waiting.length >= WAITING_MAX) return false;
     return await new Promise((resolve) => {
       const turn = (hasPlace: boolean): void => {
         clearTimeout(timer);
@@ -41,7 +41,7 @@ export class Places {
         this.#waiting.splice(this.#waiting.indexOf(turn), 1);
         resolve(false);
       };
-      const timer = patienceMs <= TIMER_MAX_MS ? setTimeout(giveUp, patienceMs) : undefined;
+      const timer = patienceMs !== undefined && patienceMs <= TIMER_MAX_MS ? setTimeout(giveUp, patienceMs) : undefined;
       this.#waiting.push(turn);
     });
   }
@@ -60,8 +60,10 @@ type Answer = Json | "alone" | undefined;
 interface Asked {
   readonly body: Json;
   readonly units: number;
-  readonly until: number;
   readonly resolve: (answer: Answer) => void;
+  timer: ReturnType<typeof setTimeout> | undefined;
+  /** Nobody waits for it any more. */
+  isOver: boolean;
 }
 
 /** Checks that wait for a place go together, in one request. */
@@ -79,33 +81,47 @@ export class Together {
 
   /** The answer to a check; undefined as well if there is no place within this time. */
   async join(body: Json, patienceMs: number): Promise<Answer> {
+    this.#dropOver();
     if (this.#waiting.length >= WAITING_MAX) return undefined;
     return await new Promise((resolve) => {
-      const units = JSON.stringify(body).length;
-      this.#waiting.push({ body, units, until: performance.now() + patienceMs, resolve });
+      const asked: Asked = { body, units: JSON.stringify(body).length, resolve, timer: undefined, isOver: false };
+      const giveUp = (): void => {
+        asked.isOver = true;
+        resolve(undefined);
+      };
+      if (patienceMs <= TIMER_MAX_MS) asked.timer = setTimeout(giveUp, patienceMs);
+      this.#waiting.push(asked);
       if (!this.#isLed) void this.#lead();
     });
   }
 
-  /** Waits for a place after another, while there are checks. */
+  /** Waits for a place after another, while there are checks. It keeps its turn when the time of one is up: others wait. */
   async #lead(): Promise<void> {
     this.#isLed = true;
-    for (let first = this.#waiting[0]; first; first = this.#waiting[0]) {
-      if (await this.#places.enter(first.until - performance.now())) void this.#send(this.#take());
-      else this.#waiting.shift()?.resolve(undefined);
+    for (this.#dropOver(); this.#waiting.length > 0; this.#dropOver()) {
+      await this.#places.enter();
+      void this.#send(this.#take());
     }
     this.#isLed = false;
   }
 
+  /** Drops the first whose time is up. */
+  #dropOver(): void {
+    const rest = this.#waiting.findIndex(({ isOver }) => !isOver);
+    this.#waiting.splice(0, rest < 0 ? this.#waiting.length : rest);
+  }
+
   /** The first that wait, as many as may go together. */
   #take(): Asked[] {
+    this.#dropOver();
     let [count, units] = [0, 0];
     for (const asked of this.#waiting.slice(0, TOGETHER_MAX)) {
       units += asked.units;
       if (count > 0 && units > TOGETHER_UNITS_MAX) break;
+      clearTimeout(asked.timer);
       count += 1;
     }
-    return this.#waiting.splice(0, count);
+    return this.#waiting.splice(0, count).filter(({ isOver }) => !isOver);
   }
 
   /** Asks for all of them, in the place that they have: what is refused is parted, and the rest sent again. */

@@ -4,6 +4,7 @@ import { test, type TestContext } from "node:test";
 import { Worker } from "node:worker_threads";
 import { allowAll, denyAll, localLimits, Ratekeeper, ServiceError, type Fallback, type Fetch, type Permit, type Question } from "../src/index.ts";
 import { rateLimit, rateLimitHeaders } from "../src/express.ts";
+import { Places, Together } from "../src/places.ts";
 
 const QUESTION: Question = { domain: "shop", descriptors: [{ entries: { tenant: "abc" } }] };
 const ALLOW = { decision: "allow", rule: "shop.tenant", limit: 3, remaining: 2, reset_after_ms: 500 };
@@ -702,6 +703,24 @@ async function passes(t: TestContext, ms: number): Promise<void> {
     for (let turns = 0; turns < 5; turns++) await new Promise((resolve) => setImmediate(resolve));
   }
 }
+
+test("checks keep their turn when the time of the first is up", async () => {
+  const [places, order]: [Places, string[]] = [new Places(1), []];
+  const together = new Together(places, async (bodies) => {
+    order.push(`${bodies.length} checks`);
+    return bodies.map(() => ALLOW);
+  });
+  assert.ok(await places.enter(0));
+  const [first, second] = [together.join({}, 1), together.join({}, 60_000)];
+  const other = places.enter(60_000).then(() => {
+    order.push("another call");
+    places.leave();
+  });
+  assert.equal(await first, undefined);
+  places.leave();
+  await Promise.all([second, other]);
+  assert.deepEqual(order, ["1 checks", "another call"]);
+});
 
 test("what was never sent is no miss of the service", async (t) => {
   t.mock.timers.enable({ apis: ["setTimeout"] });

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-import time
 from collections import deque
 from contextlib import suppress
 from functools import partial
@@ -36,16 +35,16 @@ class Places:
     def are_taken(self) -> bool:
         return self._free == 0
 
-    async def enter(self, patience: float) -> bool:
-        """Takes a place; false if there is none within so many seconds."""
+    async def enter(self, patience: Optional[float]) -> bool:
+        """Takes a place; false if there is none within so many seconds. None waits for as long as it takes, whoever waits."""
         if self._free > 0:
             self._free -= 1
             return True
-        if len(self._waiting) >= WAITING_MAX:
+        if patience is not None and len(self._waiting) >= WAITING_MAX:
             return False
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[bool] = loop.create_future()
-        timer = loop.call_later(patience, _settle, turn, False)
+        timer = None if patience is None else loop.call_later(patience, _settle, turn, False)
         self._waiting.append(turn)
         try:
             return await turn
@@ -58,7 +57,8 @@ class Places:
                     self._waiting.remove(turn)
             raise
         finally:
-            timer.cancel()
+            if timer:
+                timer.cancel()
 
     def leave(self) -> None:
         """Gives a place back, to the first who waits."""
@@ -119,14 +119,15 @@ class ThreadPlaces:
 class _Asked:
     """A check that waits for its answer."""
 
-    __slots__ = ("text", "until", "answer")
+    __slots__ = ("text", "answer", "timer")
 
     def __init__(self, body: Json, patience: float) -> None:
         # What cannot be encoded fails here, for its own caller alone.
         self.text = encoded(body)
-        self.until = time.monotonic() + patience
+        loop = asyncio.get_running_loop()
         # As of ``join``.
-        self.answer: asyncio.Future[Optional[Json]] = asyncio.get_running_loop().create_future()
+        self.answer: asyncio.Future[Optional[Json]] = loop.create_future()
+        self.timer = loop.call_later(patience, _settle, self.answer, None)
 
 
 class Together:
@@ -149,6 +150,7 @@ class Together:
     async def join(self, body: Json, patience: float) -> Optional[Json]:
         """The answer to a check; empty if it has to be asked by itself, and None if no service answers, or if there is no
         place within so many seconds. Raises ``ServiceError`` if the client is closed."""
+        self._drop_over()
         if len(self._waiting) >= WAITING_MAX:
             return None
         asked = _Asked(body, patience)
@@ -159,29 +161,33 @@ class Together:
         return await asked.answer
 
     async def _lead(self) -> None:
-        """Waits for a place after another, while there are checks."""
+        """Waits for a place after another, while there are checks. It keeps its turn when the time of one is up: others wait."""
         try:
-            while self._waiting:
-                if not await self._places.enter(self._waiting[0].until - time.monotonic()):
-                    _settle(self._waiting.popleft().answer, None)
-                    continue
+            while self._drop_over():
+                await self._places.enter(None)
                 batch = self._take()
                 # A task that is cancelled before it begins ends nothing itself.
                 self._start(self._send(batch)).add_done_callback(partial(self._end, batch))
         finally:
             self._led_in = None
 
+    def _drop_over(self) -> bool:
+        """Drops the first whose time is up, or whose callers are gone; true if there are others."""
+        while self._waiting and _is_over(self._waiting[0].answer):
+            self._waiting.popleft().timer.cancel()
+        return bool(self._waiting)
+
     def _take(self) -> list[_Asked]:
         """The first that wait, as many as may go together."""
         batch: list[_Asked] = []
         size = 0
-        while self._waiting and len(batch) < TOGETHER_MAX:
+        while self._drop_over() and len(batch) < TOGETHER_MAX:
             size += len(self._waiting[0].text)
             if batch and size > TOGETHER_BYTES_MAX:
                 break
             asked = self._waiting.popleft()
-            if not _is_over(asked.answer):
-                batch.append(asked)
+            asked.timer.cancel()
+            batch.append(asked)
         return batch
 
     async def _send(self, batch: Sequence[_Asked]) -> None:
