@@ -1332,6 +1332,36 @@ class Bursts(unittest.TestCase):
 
         self.assertEqual(asyncio.run(asyncio.wait_for(run(), 30)), ["1 checks", "another call"])
 
+    def test_what_gives_back_goes_before_what_waits(self) -> None:
+        calls: list[Call] = [
+            lambda one: one.peek(QUESTION),
+            lambda one: one.peek(QUESTION),
+            lambda one: one.release("p"),
+            lambda one: one.renew("p"),
+            lambda one: one.commit("r", 1),
+            lambda one: one.cancel("r"),
+        ]
+        service = Costly(lambda path, body: ok()())
+        outcomes = self.run_all(service, calls, timeout=60, concurrency=1)
+        self.assertEqual([one for one in outcomes if isinstance(one, Exception)], [])
+        self.assertEqual(service.asked, [f"/v1/{path}" for path in ("peek", "renew", "commit", "cancel", "release", "peek")])
+
+    def test_what_gives_back_goes_before_threads_that_wait(self) -> None:
+        services = Services({"one.test": ok()})
+        with Ratekeeper("http://one.test", timeout=60, concurrency=1, transport=httpx.MockTransport(services.serve)) as service:
+            places = service._places  # pyright: ignore[reportPrivateUsage]
+            self.assertTrue(places.enter(0))
+            with ThreadPoolExecutor(2) as pool, mock.patch("ratekeeper._places.WAITING_MAX", 1):
+                peek = pool.submit(service.peek, QUESTION)
+                while not places._waiting:  # pyright: ignore[reportPrivateUsage]
+                    time.sleep(0)
+                release = pool.submit(service.release, "p")
+                while not places._first and not release.done():  # pyright: ignore[reportPrivateUsage]
+                    time.sleep(0)
+                places.leave()
+            self.assertTrue(peek.result().allowed)
+        self.assertEqual(services.asked, ["one.test/v1/release", "one.test/v1/peek"])
+
     def test_a_loop_that_ends_takes_no_place_with_it(self) -> None:
         """Without the end of its tasks, as those that some tests close."""
         services = Services({"one.test": ok()})

@@ -12,8 +12,9 @@ const TOGETHER_UNITS_MAX = 300_000;
 /** The refusals of a batch that do not tell which check is at fault, after which each is asked by itself. */
 const UNTOLD_MAX = 16;
 
-/** First come, first served. */
+/** First come, first served, except for what gives back: each of that follows a call that had a place. */
 export class Places {
+  readonly #first: ((hasPlace: boolean) => void)[] = [];
   readonly #waiting: ((hasPlace: boolean) => void)[] = [];
   #free: number;
 
@@ -25,30 +26,34 @@ export class Places {
     return this.#free === 0;
   }
 
-  /** Takes a place; false if there is none within this time. Without one it waits for as long as it takes, whoever waits. */
-  async enter(patienceMs?: number): Promise<boolean> {
+  /**
+   * Takes a place; false if there is none within this time. Without one it waits for as long as it takes, whoever waits.
+   * What goes first has a line of its own.
+   */
+  async enter(patienceMs?: number, goesFirst = false): Promise<boolean> {
     if (this.#free > 0) {
       this.#free -= 1;
       return true;
     }
-    if (patienceMs !== undefined && this.#waiting.length >= WAITING_MAX) return false;
+    const line = goesFirst ? this.#first : this.#waiting;
+    if (patienceMs !== undefined && line.length >= WAITING_MAX) return false;
     return await new Promise((resolve) => {
       const turn = (hasPlace: boolean): void => {
         clearTimeout(timer);
         resolve(hasPlace);
       };
       const giveUp = (): void => {
-        this.#waiting.splice(this.#waiting.indexOf(turn), 1);
+        line.splice(line.indexOf(turn), 1);
         resolve(false);
       };
       const timer = patienceMs !== undefined && patienceMs <= TIMER_MAX_MS ? setTimeout(giveUp, patienceMs) : undefined;
-      this.#waiting.push(turn);
+      line.push(turn);
     });
   }
 
   /** Gives a place back, to the first who waits. */
   leave(): void {
-    const first = this.#waiting.shift();
+    const first = this.#first.shift() ?? this.#waiting.shift();
     if (first) first(true);
     else this.#free += 1;
   }

@@ -722,6 +722,14 @@ test("checks keep their turn when the time of the first is up", async () => {
   assert.deepEqual(order, ["1 checks", "another call"]);
 });
 
+test("what gives back goes before what waits", async () => {
+  const { fetch, asked } = costly(() => json(ALLOW));
+  const service = new Ratekeeper({ endpoints: "http://one.test", fetch, timeoutMs: 60_000, concurrency: 1 });
+  const peeks = [service.peek(QUESTION), service.peek(QUESTION)];
+  await Promise.all([...peeks, service.release("p"), service.renew("p"), service.commit("r", 1), service.cancel("r")]);
+  assert.deepEqual(asked, ["peek", "release", "renew", "commit", "cancel", "peek"].map((path) => `/v1/${path}`));
+});
+
 test("what was never sent is no miss of the service", async (t) => {
   t.mock.timers.enable({ apis: ["setTimeout"] });
   const { fetch, asked } = services({ "one.test": () => new Promise((resolve) => setTimeout(() => resolve(json(ALLOW)), 90)), "two.test": () => json(ALLOW) });

@@ -25,27 +25,30 @@ _ALONE: Json = {}
 
 
 class Places:
-    """First come, first served."""
+    """First come, first served, except for what gives back: each of that follows a call that had a place."""
 
     def __init__(self, count: int) -> None:
         self._free = count
+        self._first: Deque[asyncio.Future[bool]] = deque()
         self._waiting: Deque[asyncio.Future[bool]] = deque()
 
     @property
     def are_taken(self) -> bool:
         return self._free == 0
 
-    async def enter(self, patience: Optional[float]) -> bool:
-        """Takes a place; false if there is none within so many seconds. None waits for as long as it takes, whoever waits."""
+    async def enter(self, patience: Optional[float], goes_first: bool = False) -> bool:
+        """Takes a place; false if there is none within so many seconds. None waits for as long as it takes, whoever waits.
+        What goes first has a line of its own."""
         if self._free > 0:
             self._free -= 1
             return True
-        if patience is not None and len(self._waiting) >= WAITING_MAX:
+        line = self._first if goes_first else self._waiting
+        if patience is not None and len(line) >= WAITING_MAX:
             return False
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[bool] = loop.create_future()
         timer = None if patience is None else loop.call_later(patience, _settle, turn, False)
-        self._waiting.append(turn)
+        line.append(turn)
         try:
             return await turn
         except BaseException:
@@ -54,7 +57,7 @@ class Places:
                 self.leave()
             else:
                 with suppress(ValueError):
-                    self._waiting.remove(turn)
+                    line.remove(turn)
             raise
         finally:
             if timer:
@@ -62,8 +65,8 @@ class Places:
 
     def leave(self) -> None:
         """Gives a place back, to the first who waits."""
-        while self._waiting:
-            turn = self._waiting.popleft()
+        while line := self._first or self._waiting:
+            turn = line.popleft()
             if not _is_over(turn):
                 return turn.set_result(True)
         self._free += 1
@@ -75,42 +78,44 @@ class ThreadPlaces:
     def __init__(self, count: int) -> None:
         self._lock = threading.Lock()
         self._free = count
+        self._first: Deque[threading.Lock] = deque()
         self._waiting: Deque[threading.Lock] = deque()
 
-    def enter(self, patience: float) -> bool:
+    def enter(self, patience: float, goes_first: bool = False) -> bool:
         """Takes a place; false if there is none within so many seconds."""
         with self._lock:
             if self._free > 0:
                 self._free -= 1
                 return True
-            if len(self._waiting) >= WAITING_MAX:
+            line = self._first if goes_first else self._waiting
+            if len(line) >= WAITING_MAX:
                 return False
             turn = threading.Lock()
             turn.acquire()
-            self._waiting.append(turn)
+            line.append(turn)
         has_place = False
         try:
             has_place = turn.acquire(timeout=min(max(patience, 0), threading.TIMEOUT_MAX))
         except BaseException:
             # An interrupt: its caller goes, and may have been given the place already.
-            if not self._give_up(turn):
+            if not self._give_up(line, turn):
                 self.leave()
             raise
-        return has_place or not self._give_up(turn)
+        return has_place or not self._give_up(line, turn)
 
     def leave(self) -> None:
         """Gives a place back, to the first who waits."""
         with self._lock:
-            if self._waiting:
-                self._waiting.popleft().release()
+            if line := self._first or self._waiting:
+                line.popleft().release()
             else:
                 self._free += 1
 
-    def _give_up(self, turn: threading.Lock) -> bool:
+    def _give_up(self, line: Deque[threading.Lock], turn: threading.Lock) -> bool:
         """False if it was given a place meanwhile."""
         with self._lock:
             try:
-                self._waiting.remove(turn)
+                line.remove(turn)
             except ValueError:
                 return False
             return True

@@ -67,6 +67,8 @@ _MISSES_MAX = 3
 _NOT_DONE = ("UNAVAILABLE", "RESOURCE_EXHAUSTED")
 # The rules of a domain were refused. The service is well, and decides other domains.
 _NO_RULES = "NO_RULES"
+# Calls that give back, or hold, what earlier ones were granted: they go before all that wait for a place.
+_FIRST = ("release", "renew", "commit", "cancel")
 _P = TypeVar("_P")
 _IS_JSON = {"content-type": "application/json"}
 # What a call sends; of many that go together, the JSON of each.
@@ -140,6 +142,7 @@ class _Place:
     """A place among the calls under way, for which a call waits."""
 
     patience: float
+    goes_first: bool
 
 
 @dataclass(frozen=True)
@@ -172,11 +175,11 @@ class _Calls:
         self._unanswered = Unanswered()
 
     def _call(self, path: str, body: Json, is_harmless: bool) -> _Steps[Json]:
-        return (yield from self._placed(lambda deadline: self._call_in_turn(path, body, is_harmless, deadline)))
+        return (yield from self._placed(path, lambda deadline: self._call_in_turn(path, body, is_harmless, deadline)))
 
-    def _placed(self, call: Callable[[float], _Steps[_T]]) -> _Steps[_T]:
+    def _placed(self, path: str, call: Callable[[float], _Steps[_T]]) -> _Steps[_T]:
         """Waits for a place among the calls under way, and calls within the time that a call may take from then on."""
-        yield _Place(self._patience())
+        yield _Place(self._patience(), path in _FIRST)
         try:
             return (yield from call(time.monotonic() + self._timeout))
         finally:
@@ -273,7 +276,7 @@ class _Calls:
                     self._look_for(lost)
                 raise
 
-        return (yield from self._placed(call))
+        return (yield from self._placed(path, call))
 
     def _call_with_key(self, call: Lost, deadline: float) -> _Steps[Json]:
         try:
@@ -658,7 +661,8 @@ class Ratekeeper(_Calls):
     def _do(self, step: Union[_Place, _Join, _Post]) -> Json:
         if isinstance(step, _Post):
             return self._post(step)
-        if not self._places.enter(step.patience):
+        goes_first = isinstance(step, _Place) and step.goes_first
+        if not self._places.enter(step.patience, goes_first):
             raise _Unsent()
         return {}
 
@@ -852,7 +856,7 @@ class AsyncRatekeeper(_Calls):
         if isinstance(step, _Post):
             return await self._post(step)
         if isinstance(step, _Place):
-            answer: Optional[Json] = {} if await self._places.enter(step.patience) else None
+            answer: Optional[Json] = {} if await self._places.enter(step.patience, step.goes_first) else None
         elif isinstance(step, _Join):
             answer = await self._together[step.path].join(step.body, step.patience)
         else:
