@@ -1384,6 +1384,36 @@ class Bursts(unittest.TestCase):
 
         self.assertEqual(asyncio.run(asyncio.wait_for(again(), 30)), [False] * 3)
 
+    def test_a_loop_that_ends_takes_the_place_of_no_batch_with_it(self) -> None:
+        async def serve(request: httpx.Request) -> httpx.Response:
+            asked.append(request.url.path)
+            if len(asked) == 1:
+                await asyncio.Event().wait()
+            return ok()()
+
+        asked: list[str] = []
+        service = AsyncRatekeeper("http://one.test", timeout=60, concurrency=1, transport=httpx.MockTransport(serve))
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(service._places.enter(0))  # pyright: ignore[reportPrivateUsage]
+        checks = [loop.create_task(service.check(QUESTION)) for _ in range(5)]
+        loop.run_until_complete(asyncio.sleep(0))
+        service._leave()  # pyright: ignore[reportPrivateUsage]
+        while not asked:
+            loop.run_until_complete(asyncio.sleep(0))
+        self.assertEqual([check.done() for check in checks], [False] * 5)
+        for task in asyncio.all_tasks(loop):
+            # Nothing is told of them when they are collected.
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+        loop.close()
+
+        async def again() -> bool:
+            return (await service.acquire(QUESTION)).decision.degraded
+
+        self.assertFalse(asyncio.run(asyncio.wait_for(again(), 30)))
+        self.assertEqual(asked, ["/v1/checks", "/v1/acquire"])
+        self.assertEqual(service._places._free, 1)  # pyright: ignore[reportPrivateUsage]
+        self.assertEqual(len(service._tasks), 0)  # pyright: ignore[reportPrivateUsage]
+
     def test_a_client_needs_a_place(self) -> None:
         for kind in (Ratekeeper, AsyncRatekeeper):
             with self.assertRaisesRegex(ValueError, "^concurrency: "):

@@ -7,7 +7,6 @@ import re
 import threading
 from collections import deque
 from contextlib import suppress
-from functools import partial
 from typing import Any, Awaitable, Callable, Coroutine, Deque, Iterable, Optional, Sequence
 
 from ._answers import Json, ServiceError, encoded
@@ -149,6 +148,8 @@ class Together:
         self._ask = ask
         self._start = start
         self._waiting: Deque[_Asked] = deque()
+        # The tasks that have a place, and the checks that each sends.
+        self._under_way: dict[asyncio.Task[None], Sequence[_Asked]] = {}
         # Where a task leads those that wait.
         self._led_in: Optional[asyncio.AbstractEventLoop] = None
 
@@ -171,8 +172,10 @@ class Together:
             while self._drop_over():
                 await self._places.enter(None)
                 batch = self._take()
+                task = self._start(self._send(batch))
+                self._under_way[task] = batch
                 # A task that is cancelled before it begins ends nothing itself.
-                self._start(self._send(batch)).add_done_callback(partial(self._end, batch))
+                task.add_done_callback(self._end)
         finally:
             self._led_in = None
 
@@ -217,9 +220,14 @@ class Together:
             for asked, answer in zip(part, answers):
                 _settle(asked.answer, answer)
 
-    def _end(self, batch: Sequence[_Asked], _: asyncio.Task[None]) -> None:
+    def drop_closed(self) -> None:
+        """Gives back the places of tasks whose loop was closed: they never end."""
+        for task in [task for task in self._under_way if task.get_loop().is_closed()]:
+            self._end(task)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
         self._places.leave()
-        _close(batch)
+        _close(self._under_way.pop(task))
 
     def _stop(self, lead: asyncio.Task[None]) -> None:
         if lead.cancelled():

@@ -741,6 +741,7 @@ class AsyncRatekeeper(_Calls):
         # Held, so that they are not collected before they end.
         self._tasks: set[asyncio.Task[None]] = set()
         self._releases: set[asyncio.Task[bool]] = set()
+        self._loop: Optional[asyncio.AbstractEventLoop] = None
 
     def _begin_in_child(self) -> None:
         """The loop and its tasks are those of the parent, which holds the places of calls under way."""
@@ -793,6 +794,7 @@ class AsyncRatekeeper(_Calls):
                 await acquired.permit.__aexit__()
 
     async def release(self, permit: str) -> bool:
+        self._drop_closed()
         # A task of its own goes on when the caller is cancelled.
         task = asyncio.ensure_future(self._let_go(permit))
         self._releases.add(task)
@@ -827,6 +829,7 @@ class AsyncRatekeeper(_Calls):
         return await self._run(self._refund(question, idempotency_key))
 
     async def aclose(self) -> None:
+        self._drop_closed()
         for task in self._tasks:
             task.cancel()
         if self._releases:
@@ -855,6 +858,7 @@ class AsyncRatekeeper(_Calls):
     async def _do(self, step: Union[_Place, _Join, _Post, float]) -> Json:
         if isinstance(step, _Post):
             return await self._post(step)
+        self._drop_closed()
         if isinstance(step, _Place):
             answer: Optional[Json] = {} if await self._places.enter(step.patience, step.goes_first) else None
         elif isinstance(step, _Join):
@@ -878,6 +882,17 @@ class AsyncRatekeeper(_Calls):
         answer = await self._run(self._call_in_turn(many, list(texts), False, deadline))
         results = [mapping(one) for one in sequence(answer.get("results"))]
         return [one if _is_decision(path, one) else {} for one in results]
+
+    def _drop_closed(self) -> None:
+        """Drops the tasks of loops that were closed without ending them, and gives their places back."""
+        loop = asyncio.get_running_loop()
+        if self._loop is loop:
+            return
+        self._loop = loop
+        self._tasks.difference_update([task for task in self._tasks if task.get_loop().is_closed()])
+        self._releases.difference_update([task for task in self._releases if task.get_loop().is_closed()])
+        for together in self._together.values():
+            together.drop_closed()
 
     def _look_for(self, lost: Lost) -> None:
         if self._unanswered.add(lost):
