@@ -21,6 +21,7 @@ from unittest import mock
 import anyio
 import httpx
 
+from ratekeeper import _fork
 from ratekeeper._places import Places, ThreadPlaces, Together
 from ratekeeper._unanswered import Lost, Unanswered
 from ratekeeper.asgi import RateLimitMiddleware
@@ -712,6 +713,55 @@ class Calls(unittest.TestCase):
                 os._exit(0 if service._client is not before else 1)  # pyright: ignore[reportPrivateUsage]
             self.assertEqual(os.waitpid(child, 0)[1], 0)
             self.assertIs(service._client, before)  # pyright: ignore[reportPrivateUsage]
+
+    @unittest.skipUnless(hasattr(os, "fork"), "there is no fork")
+    def test_a_forked_process_can_close_the_client_of_its_parent(self) -> None:
+        with Ratekeeper("http://one.test") as service:
+            # As the thread that gives back has it, for a moment.
+            with service._closed._cond:  # type: ignore[attr-defined]
+                child = os.fork()
+                if child == 0:
+                    signal.alarm(10)
+                    service.close()
+                    os._exit(0)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+
+    @unittest.skipUnless(hasattr(os, "fork"), "there is no fork")
+    def test_a_client_that_was_closed_is_so_in_a_forked_process(self) -> None:
+        async def run() -> str:
+            with self.assertRaises(ServiceError) as closed:
+                await another.check(QUESTION)
+            return closed.exception.code
+
+        service, another = Ratekeeper("http://one.test"), AsyncRatekeeper("http://one.test")
+        service.close()
+        asyncio.run(another.aclose())
+        child = os.fork()
+        if child == 0:
+            signal.alarm(10)
+            codes: list[str] = []
+            try:
+                with self.assertRaises(ServiceError) as closed:
+                    service.check(QUESTION)
+                codes = [closed.exception.code, ThreadPoolExecutor(1).submit(asyncio.run, run()).result()]
+            finally:
+                os._exit(0 if codes == ["CLOSED", "CLOSED"] else 1)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+
+    def test_what_cannot_begin_in_a_forked_process_keeps_nothing_else_from_it(self) -> None:
+        class One:
+            def begin(self) -> None:
+                begun.append(self)
+                raise ValueError(f"{len(begun)}")
+
+        begun: list[One] = []
+        ones = [One(), One()]
+        with mock.patch("ratekeeper._fork._begins", set()):
+            for one in ones:
+                _fork.in_child(one.begin)
+            with self.assertRaisesRegex(ValueError, "1"):
+                _fork._begin_all()  # pyright: ignore[reportPrivateUsage]
+        self.assertEqual(len(begun), 2)
 
     @unittest.skipUnless(hasattr(os, "fork"), "there is no fork")
     def test_calls_of_a_parent_hold_no_places_of_a_forked_process(self) -> None:

@@ -534,7 +534,10 @@ class Ratekeeper(_Calls):
         self._keeper.begin()
         self._places = ThreadPlaces(self._concurrency)
         self._unanswered = Unanswered()
-        if self._transport is None:
+        was_closed, self._closed = self._closed.is_set(), threading.Event()
+        if was_closed:
+            self._closed.set()
+        elif self._transport is None:
             self._client = httpx.Client(headers=self._client.headers)
 
     def limit(
@@ -747,7 +750,7 @@ class AsyncRatekeeper(_Calls):
         """The loop and its tasks are those of the parent, which holds the places of calls under way."""
         self._begin()
         self._unanswered = Unanswered()
-        if self._transport is None:
+        if self._transport is None and not self._client.is_closed:
             self._client = httpx.AsyncClient(headers=self._client.headers)
 
     async def limit(
