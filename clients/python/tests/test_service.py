@@ -21,7 +21,8 @@ from unittest import mock
 import anyio
 import httpx
 
-from ratekeeper._places import Places
+from ratekeeper import _fork
+from ratekeeper._places import Places, ThreadPlaces, Together
 from ratekeeper._unanswered import Lost, Unanswered
 from ratekeeper.asgi import RateLimitMiddleware
 from ratekeeper.service import _Away, _Held, _read  # pyright: ignore[reportPrivateUsage]
@@ -714,6 +715,55 @@ class Calls(unittest.TestCase):
             self.assertIs(service._client, before)  # pyright: ignore[reportPrivateUsage]
 
     @unittest.skipUnless(hasattr(os, "fork"), "there is no fork")
+    def test_a_forked_process_can_close_the_client_of_its_parent(self) -> None:
+        with Ratekeeper("http://one.test") as service:
+            # As the thread that gives back has it, for a moment.
+            with service._closed._cond:  # type: ignore[attr-defined]
+                child = os.fork()
+                if child == 0:
+                    signal.alarm(10)
+                    service.close()
+                    os._exit(0)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+
+    @unittest.skipUnless(hasattr(os, "fork"), "there is no fork")
+    def test_a_client_that_was_closed_is_so_in_a_forked_process(self) -> None:
+        async def run() -> str:
+            with self.assertRaises(ServiceError) as closed:
+                await another.check(QUESTION)
+            return closed.exception.code
+
+        service, another = Ratekeeper("http://one.test"), AsyncRatekeeper("http://one.test")
+        service.close()
+        asyncio.run(another.aclose())
+        child = os.fork()
+        if child == 0:
+            signal.alarm(10)
+            codes: list[str] = []
+            try:
+                with self.assertRaises(ServiceError) as closed:
+                    service.check(QUESTION)
+                codes = [closed.exception.code, ThreadPoolExecutor(1).submit(asyncio.run, run()).result()]
+            finally:
+                os._exit(0 if codes == ["CLOSED", "CLOSED"] else 1)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+
+    def test_what_cannot_begin_in_a_forked_process_keeps_nothing_else_from_it(self) -> None:
+        class One:
+            def begin(self) -> None:
+                begun.append(self)
+                raise ValueError(f"{len(begun)}")
+
+        begun: list[One] = []
+        ones = [One(), One()]
+        with mock.patch("ratekeeper._fork._begins", set()):
+            for one in ones:
+                _fork.in_child(one.begin)
+            with self.assertRaisesRegex(ValueError, "1"):
+                _fork._begin_all()  # pyright: ignore[reportPrivateUsage]
+        self.assertEqual(len(begun), 2)
+
+    @unittest.skipUnless(hasattr(os, "fork"), "there is no fork")
     def test_calls_of_a_parent_hold_no_places_of_a_forked_process(self) -> None:
         async def serve(request: httpx.Request) -> httpx.Response:
             return ok()()
@@ -1048,6 +1098,46 @@ class Bursts(unittest.TestCase):
                 answers = list(pool.map(service.check, [QUESTION] * 10))
         self.assertEqual(([one.degraded for one in answers], most[0]), ([False] * 10, 2))
 
+    def test_a_place_is_the_thread_s_that_waits_for_it_and_not_one_s_that_comes(self) -> None:
+        with Ratekeeper("http://one.test", concurrency=1, transport=httpx.MockTransport(lambda _: ok()())) as service:
+            places = service._places  # pyright: ignore[reportPrivateUsage]
+            self.assertTrue(places.enter(0))
+            with ThreadPoolExecutor(1) as pool:
+                waiting = pool.submit(places.enter, 60)
+                while not places._waiting:  # pyright: ignore[reportPrivateUsage]
+                    time.sleep(0)
+                places.leave()
+                self.assertFalse(places.enter(0))
+                self.assertTrue(waiting.result())
+            places.leave()
+            self.assertTrue(places.enter(0))
+
+    def test_threads_that_wait_for_a_place_are_bounded_and_an_interrupted_one_takes_none_along(self) -> None:
+        places = ThreadPlaces(1)
+        self.assertTrue(places.enter(0))
+        with mock.patch("ratekeeper._places.WAITING_MAX", 0):
+            self.assertFalse(places.enter(60))
+        self.assertFalse(places.enter(-1))
+        self.assertFalse(places.enter(0.001))
+
+        class Interrupted:
+            """A turn that an interrupt ends, once it has been given the place or before."""
+
+            def acquire(self, timeout: float = -1) -> bool:
+                if timeout >= 0:
+                    if is_given:
+                        places.leave()
+                    raise KeyboardInterrupt
+                return True
+
+            def release(self) -> None:
+                pass
+
+        for is_given in (False, True):
+            with mock.patch("threading.Lock", Interrupted), self.assertRaises(KeyboardInterrupt):
+                places.enter(60)
+            self.assertEqual((places._free, len(places._waiting)), (int(is_given), 0))  # pyright: ignore[reportPrivateUsage]
+
     def test_what_one_of_them_is_refused_for_is_no_harm_to_the_others(self) -> None:
         """Its caller chooses what is in it."""
         refusals = [httpx.Response(400, json={"code": "INVALID_ARGUMENT"}), httpx.Response(413, json={"code": "TOO_LARGE"})]
@@ -1058,10 +1148,68 @@ class Bursts(unittest.TestCase):
 
         for refusal in refusals + pages:
             calls: list[Call] = [lambda one, number=number: one.check(numbered(number)) for number in range(20)]  # type: ignore[misc]
-            answers = self.run_all(Costly(serve), calls, timeout=60, concurrency=2)
+            service = Costly(serve)
+            answers = self.run_all(service, calls, timeout=60, concurrency=2)
+            # It is found by halves.
+            self.assertLess(len(service.asked), 2 + 2 * 5 + 2)
             bad = answers.pop(7)
             self.assertIsInstance(bad, ServiceError)
             self.assertEqual([one.remaining for one in answers], [number for number in range(20) if number != 7])
+
+    def test_a_check_that_is_refused_is_taken_out_of_those_that_go_together(self) -> None:
+        def serve(path: str, body: Any) -> httpx.Response:
+            many = body.get("checks", body.get("limits", [body]))
+            bad = [number for number, one in enumerate(many) if is_bad(json.dumps(one))]
+            field = f"{path[4:]}[{bad[0]}].descriptors[0].hits" if bad and len(many) > 1 else "hits"
+            return httpx.Response(400, json={"code": "INVALID_ARGUMENT", "field": field}) if bad else counted(path, body)
+
+        def is_bad(text: str) -> bool:
+            return '"30"' in text or '"50"' in text
+
+        kinds: list[Callable[[int], Call]] = [
+            lambda number: lambda one: one.check(numbered(number)),
+            lambda number: lambda one: one.limit(str(number), 3, 60_000),
+        ]
+        for call in kinds:
+            service = Costly(serve)
+            answers = self.run_all(service, [call(number) for number in range(80)], timeout=60, concurrency=2)
+            self.assertEqual([number for number, one in enumerate(answers) if isinstance(one, ServiceError)], [30, 50])
+            # Two alone as they came, the batch three times, and two alone.
+            self.assertEqual(len(service.asked), 2 + 3 + 2)
+
+    def test_a_refusal_of_everything_ends_the_search_for_the_one_at_fault(self) -> None:
+        service = Costly(lambda path, body: httpx.Response(403, json={"code": "PERMISSION_DENIED"}))
+        answers = self.run_all(service, [lambda one: one.check(QUESTION)] * 101, timeout=60, concurrency=1)
+        self.assertEqual({one.code for one in answers}, {"PERMISSION_DENIED"})
+        self.assertLess(service.asked.count("/v1/checks"), 40)
+
+    def test_checks_that_are_certainly_refused_join_no_others(self) -> None:
+        def serve(path: str, body: Any) -> httpx.Response:
+            return httpx.Response(400, json={"code": "INVALID_ARGUMENT"}) if path == "/v1/check" else counted(path, body)
+
+        not_text: Any = 5
+        bad = [
+            Question.of("shop", -1, number="1"),
+            Question.of("shop", 2**64, number="1"),
+            Question.of("", number="1"),
+            Question("shop", []),
+            Question("shop", [Descriptor({"": "1"})]),
+            Question("shop", [Descriptor({"number": not_text})]),
+        ]
+        service = Costly(serve)
+        questions = [numbered(0), *bad, numbered(1)]
+        calls: list[Call] = [lambda one, question=question: one.check(question) for question in questions]  # type: ignore[misc]
+        answers = self.run_all(service, calls, timeout=60, concurrency=1)
+        self.assertEqual(answers[-1].remaining, 1)
+        self.assertEqual(service.asked.count("/v1/checks"), 1)
+
+    def test_a_text_of_a_caller_that_is_no_unicode_is_no_harm_to_the_others(self) -> None:
+        odd = Question.of("shop", tenant="\ud800")
+        service = Costly(lambda path, body: ok(results=[ALLOW] * len(body.get("checks", ())))())
+        answers = self.run_all(service, [lambda one: one.check(odd)] * 4, timeout=60, concurrency=1)
+        self.assertEqual([one.degraded for one in answers], [False] * 4)
+        self.assertEqual(service.asked, ["/v1/check", "/v1/checks"])
+        self.assertEqual(service.bodies[0]["descriptors"][0]["entries"][0]["value"], "\ud800")
 
     def test_without_an_answer_to_all_of_them_the_fallback_decides_each_and_none_is_repeated(self) -> None:
         def serve(path: str, body: Any) -> httpx.Response:
@@ -1151,7 +1299,7 @@ class Bursts(unittest.TestCase):
                 for call in calls:
                     await call(service)
                 self.assertEqual((service._endpoints[0].misses, asked), (0, []))  # pyright: ignore[reportPrivateUsage]
-                self.assertEqual(len(service._tasks), 0)  # pyright: ignore[reportPrivateUsage]
+                self.assertEqual(len(service._unanswered._calls), 0)  # pyright: ignore[reportPrivateUsage]
                 service._leave()  # pyright: ignore[reportPrivateUsage]
                 service._timeout = 60  # pyright: ignore[reportPrivateUsage]
                 self.assertFalse((await service.check(QUESTION)).degraded)
@@ -1161,7 +1309,7 @@ class Bursts(unittest.TestCase):
             services = Services({"one.test": ok()}, timeout=0.001, concurrency=1)
 
             def taken(one: Ratekeeper) -> Any:
-                one._places.acquire()  # pyright: ignore[reportPrivateUsage]
+                one._places.enter(0)  # pyright: ignore[reportPrivateUsage]
                 return [call(one) for call in calls], one._endpoints[0].misses  # pyright: ignore[reportPrivateUsage]
 
             ((answers, misses),) = services.sync(taken)
@@ -1206,6 +1354,64 @@ class Bursts(unittest.TestCase):
 
         asyncio.run(asyncio.wait_for(run(), 30))
 
+    def test_checks_keep_their_turn_when_the_time_of_the_first_is_up(self) -> None:
+        async def run() -> list[str]:
+            places, order = Places(1), list[str]()
+
+            async def ask(texts: Sequence[str]) -> Sequence[Mapping[str, Any]]:
+                order.append(f"{len(texts)} checks")
+                return [ALLOW] * len(texts)
+
+            async def wait() -> None:
+                self.assertTrue(await places.enter(60))
+                order.append("another call")
+                places.leave()
+
+            await places.enter(0)
+            together = Together(places, ask, asyncio.create_task)
+            first = asyncio.create_task(together.join({}, 0.001))
+            await asyncio.sleep(0)
+            second = asyncio.create_task(together.join({}, 60))
+            await asyncio.sleep(0)
+            other = asyncio.create_task(wait())
+            self.assertIsNone(await first)
+            await asyncio.sleep(0)
+            places.leave()
+            await asyncio.gather(second, other)
+            return order
+
+        self.assertEqual(asyncio.run(asyncio.wait_for(run(), 30)), ["1 checks", "another call"])
+
+    def test_what_gives_back_goes_before_what_waits(self) -> None:
+        calls: list[Call] = [
+            lambda one: one.peek(QUESTION),
+            lambda one: one.peek(QUESTION),
+            lambda one: one.release("p"),
+            lambda one: one.renew("p"),
+            lambda one: one.commit("r", 1),
+            lambda one: one.cancel("r"),
+        ]
+        service = Costly(lambda path, body: ok()())
+        outcomes = self.run_all(service, calls, timeout=60, concurrency=1)
+        self.assertEqual([one for one in outcomes if isinstance(one, Exception)], [])
+        self.assertEqual(service.asked, [f"/v1/{path}" for path in ("peek", "renew", "commit", "cancel", "release", "peek")])
+
+    def test_what_gives_back_goes_before_threads_that_wait(self) -> None:
+        services = Services({"one.test": ok()})
+        with Ratekeeper("http://one.test", timeout=60, concurrency=1, transport=httpx.MockTransport(services.serve)) as service:
+            places = service._places  # pyright: ignore[reportPrivateUsage]
+            self.assertTrue(places.enter(0))
+            with ThreadPoolExecutor(2) as pool, mock.patch("ratekeeper._places.WAITING_MAX", 1):
+                peek = pool.submit(service.peek, QUESTION)
+                while not places._waiting:  # pyright: ignore[reportPrivateUsage]
+                    time.sleep(0)
+                release = pool.submit(service.release, "p")
+                while not places._first and not release.done():  # pyright: ignore[reportPrivateUsage]
+                    time.sleep(0)
+                places.leave()
+            self.assertTrue(peek.result().allowed)
+        self.assertEqual(services.asked, ["one.test/v1/release", "one.test/v1/peek"])
+
     def test_a_loop_that_ends_takes_no_place_with_it(self) -> None:
         """Without the end of its tasks, as those that some tests close."""
         services = Services({"one.test": ok()})
@@ -1227,6 +1433,36 @@ class Bursts(unittest.TestCase):
             return [one.degraded for one in checks]
 
         self.assertEqual(asyncio.run(asyncio.wait_for(again(), 30)), [False] * 3)
+
+    def test_a_loop_that_ends_takes_the_place_of_no_batch_with_it(self) -> None:
+        async def serve(request: httpx.Request) -> httpx.Response:
+            asked.append(request.url.path)
+            if len(asked) == 1:
+                await asyncio.Event().wait()
+            return ok()()
+
+        asked: list[str] = []
+        service = AsyncRatekeeper("http://one.test", timeout=60, concurrency=1, transport=httpx.MockTransport(serve))
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(service._places.enter(0))  # pyright: ignore[reportPrivateUsage]
+        checks = [loop.create_task(service.check(QUESTION)) for _ in range(5)]
+        loop.run_until_complete(asyncio.sleep(0))
+        service._leave()  # pyright: ignore[reportPrivateUsage]
+        while not asked:
+            loop.run_until_complete(asyncio.sleep(0))
+        self.assertEqual([check.done() for check in checks], [False] * 5)
+        for task in asyncio.all_tasks(loop):
+            # Nothing is told of them when they are collected.
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+        loop.close()
+
+        async def again() -> bool:
+            return (await service.acquire(QUESTION)).decision.degraded
+
+        self.assertFalse(asyncio.run(asyncio.wait_for(again(), 30)))
+        self.assertEqual(asked, ["/v1/checks", "/v1/acquire"])
+        self.assertEqual(service._places._free, 1)  # pyright: ignore[reportPrivateUsage]
+        self.assertEqual(len(service._tasks), 0)  # pyright: ignore[reportPrivateUsage]
 
     def test_a_client_needs_a_place(self) -> None:
         for kind in (Ratekeeper, AsyncRatekeeper):

@@ -149,6 +149,19 @@ export function questionJson(question: Question): Json {
   };
 }
 
+/** False for a check of which it is certain that the service refuses it, and with it what goes along. */
+export function canGoTogether(body: Json): boolean {
+  const descriptors = list(body["descriptors"]).map(object);
+  const entries = descriptors.flatMap((one) => list(one["entries"]).map(object));
+  const numbers = [...["wait_ms_max", "limit", "duration", "burst", "cost"].map((name) => body[name]), ...descriptors.map((one) => one["hits"])];
+  return (
+    entries.every(({ key, value }) => typeof key === "string" && key !== "" && typeof value === "string") &&
+    numbers.every((number) => number === undefined || (Number.isInteger(number) && Number(number) >= 0 && Number(number) < 2 ** 64)) &&
+    body["domain"] !== "" &&
+    (body["descriptors"] === undefined || descriptors.length > 0)
+  );
+}
+
 /** Entries in their order. */
 export function pairs(entries: Descriptor["entries"]): (readonly [string, string])[] {
   return Array.isArray(entries) ? (entries as (readonly [string, string])[]) : Object.entries(entries as Record<string, string>);

@@ -1,6 +1,6 @@
 // The places of a client's calls under way. What waits for one is bounded, in time and in number.
 
-import type { Json } from "./answers.ts";
+import { ServiceError, type Json } from "./answers.ts";
 import { TIMER_MAX_MS } from "./gate.ts";
 
 /** The most calls that wait for a place, and the most checks. */
@@ -9,9 +9,12 @@ const WAITING_MAX = 10_000;
 const TOGETHER_MAX = 100;
 /** The most UTF-16 units of their JSON, of up to three bytes each: a service takes 1 MiB. */
 const TOGETHER_UNITS_MAX = 300_000;
+/** The refusals of a batch that do not tell which check is at fault, after which each is asked by itself. */
+const UNTOLD_MAX = 16;
 
-/** First come, first served. */
+/** First come, first served, except for what gives back: each of that follows a call that had a place. */
 export class Places {
+  readonly #first: ((hasPlace: boolean) => void)[] = [];
   readonly #waiting: ((hasPlace: boolean) => void)[] = [];
   #free: number;
 
@@ -23,30 +26,34 @@ export class Places {
     return this.#free === 0;
   }
 
-  /** Takes a place; false if there is none within this time. */
-  async enter(patienceMs: number): Promise<boolean> {
+  /**
+   * Takes a place; false if there is none within this time. Without one it waits for as long as it takes, whoever waits.
+   * What goes first has a line of its own.
+   */
+  async enter(patienceMs?: number, goesFirst = false): Promise<boolean> {
     if (this.#free > 0) {
       this.#free -= 1;
       return true;
     }
-    if (this.#waiting.length >= WAITING_MAX) return false;
+    const line = goesFirst ? this.#first : this.#waiting;
+    if (patienceMs !== undefined && line.length >= WAITING_MAX) return false;
     return await new Promise((resolve) => {
       const turn = (hasPlace: boolean): void => {
         clearTimeout(timer);
         resolve(hasPlace);
       };
       const giveUp = (): void => {
-        this.#waiting.splice(this.#waiting.indexOf(turn), 1);
+        line.splice(line.indexOf(turn), 1);
         resolve(false);
       };
-      const timer = patienceMs <= TIMER_MAX_MS ? setTimeout(giveUp, patienceMs) : undefined;
-      this.#waiting.push(turn);
+      const timer = patienceMs !== undefined && patienceMs <= TIMER_MAX_MS ? setTimeout(giveUp, patienceMs) : undefined;
+      line.push(turn);
     });
   }
 
   /** Gives a place back, to the first who waits. */
   leave(): void {
-    const first = this.#waiting.shift();
+    const first = this.#first.shift() ?? this.#waiting.shift();
     if (first) first(true);
     else this.#free += 1;
   }
@@ -58,8 +65,10 @@ type Answer = Json | "alone" | undefined;
 interface Asked {
   readonly body: Json;
   readonly units: number;
-  readonly until: number;
   readonly resolve: (answer: Answer) => void;
+  timer: ReturnType<typeof setTimeout> | undefined;
+  /** Nobody waits for it any more. */
+  isOver: boolean;
 }
 
 /** Checks that wait for a place go together, in one request. */
@@ -77,45 +86,81 @@ export class Together {
 
   /** The answer to a check; undefined as well if there is no place within this time. */
   async join(body: Json, patienceMs: number): Promise<Answer> {
+    this.#dropOver();
     if (this.#waiting.length >= WAITING_MAX) return undefined;
     return await new Promise((resolve) => {
-      const units = JSON.stringify(body).length;
-      this.#waiting.push({ body, units, until: performance.now() + patienceMs, resolve });
+      const asked: Asked = { body, units: JSON.stringify(body).length, resolve, timer: undefined, isOver: false };
+      const giveUp = (): void => {
+        asked.isOver = true;
+        resolve(undefined);
+      };
+      if (patienceMs <= TIMER_MAX_MS) asked.timer = setTimeout(giveUp, patienceMs);
+      this.#waiting.push(asked);
       if (!this.#isLed) void this.#lead();
     });
   }
 
-  /** Waits for a place after another, while there are checks. */
+  /** Waits for a place after another, while there are checks. It keeps its turn when the time of one is up: others wait. */
   async #lead(): Promise<void> {
     this.#isLed = true;
-    for (let first = this.#waiting[0]; first; first = this.#waiting[0]) {
-      if (await this.#places.enter(first.until - performance.now())) void this.#send(this.#take());
-      else this.#waiting.shift()?.resolve(undefined);
+    for (this.#dropOver(); this.#waiting.length > 0; this.#dropOver()) {
+      await this.#places.enter();
+      void this.#send(this.#take());
     }
     this.#isLed = false;
   }
 
+  /** Drops the first whose time is up. */
+  #dropOver(): void {
+    const rest = this.#waiting.findIndex(({ isOver }) => !isOver);
+    this.#waiting.splice(0, rest < 0 ? this.#waiting.length : rest);
+  }
+
   /** The first that wait, as many as may go together. */
   #take(): Asked[] {
+    this.#dropOver();
     let [count, units] = [0, 0];
     for (const asked of this.#waiting.slice(0, TOGETHER_MAX)) {
       units += asked.units;
       if (count > 0 && units > TOGETHER_UNITS_MAX) break;
+      clearTimeout(asked.timer);
       count += 1;
     }
-    return this.#waiting.splice(0, count);
+    return this.#waiting.splice(0, count).filter(({ isOver }) => !isOver);
   }
 
-  async #send(batch: readonly Asked[]): Promise<void> {
-    let answers: readonly Answer[];
-    try {
-      answers = await this.#ask(batch.map(({ body }) => body));
-    } catch {
-      // What was refused, by the service or by something between, may be one of them. Each is asked by itself then.
-      answers = batch.map(() => "alone");
-    } finally {
-      this.#places.leave();
+  /** Asks for all of them, in the place that they have: what is refused is parted, and the rest sent again. */
+  async #send(batch: Asked[]): Promise<void> {
+    const parts = [batch];
+    let untold = 0;
+    for (let part = parts.pop(); part; part = parts.pop()) {
+      if (part.length === 0) continue;
+      let answers: readonly Answer[] = [];
+      try {
+        answers = await this.#ask(part.map(({ body }) => body));
+      } catch (error) {
+        const [atFault] = part.splice(numberAtFault(error) ?? Infinity, 1);
+        if (atFault) {
+          atFault.resolve("alone");
+          parts.push(part);
+          continue;
+        }
+        untold += 1;
+        if (part.length > 1 && untold < UNTOLD_MAX && error instanceof ServiceError) {
+          const half = Math.floor(part.length / 2);
+          parts.push(part.slice(half), part.slice(0, half));
+          continue;
+        }
+        answers = part.map(() => "alone");
+      }
+      part.forEach(({ resolve }, number) => resolve(answers[number]));
     }
-    batch.forEach(({ resolve }, number) => resolve(answers[number]));
+    this.#places.leave();
   }
+}
+
+/** The number of the check that was refused, if the service tells. */
+function numberAtFault(error: unknown): number | undefined {
+  const told = error instanceof ServiceError ? /^(?:checks|limits)\[(\d{1,3})\]/.exec(error.field ?? "") : undefined;
+  return told ? Number(told[1]) : undefined;
 }

@@ -1,6 +1,6 @@
 // The calls of a Ratekeeper service, over JSON: with a deadline, failover between services, and a fallback.
 
-import { count, decision, failure, limitDecided, limitJson, limitQuestion, limitResult } from "./answers.ts";
+import { canGoTogether, count, decision, failure, limitDecided, limitJson, limitQuestion, limitResult } from "./answers.ts";
 import { hasWord, isObject, list, object, questionJson, ServiceError, text } from "./answers.ts";
 import type { Decision, IdentifierLimit, Json, LimitResult, Question } from "./answers.ts";
 import { allowAll, type Fallback } from "./fallback.ts";
@@ -57,6 +57,8 @@ const PATIENCE_MS = 1000;
 const NOT_SENT = Symbol("not sent");
 /** The code of a service that has no rules for the domain, since they were refused. */
 const NO_RULES = "NO_RULES";
+/** Calls that give back, or hold, what earlier ones were granted: they go before all that wait for a place. */
+const FIRST = new Set(["release", "renew", "commit", "cancel"]);
 /** The codes by which a service says that it did not carry out a call. */
 const NOT_DONE = new Set(["UNAVAILABLE", "RESOURCE_EXHAUSTED"]);
 /** The codes of errors of a connection that was not made, of Node and Bun. */
@@ -191,7 +193,7 @@ export class Ratekeeper {
   async #once(path: "acquire" | "reserve", body: Json): Promise<Json> {
     const keyed = { ...body, idempotency_key: crypto.randomUUID() };
     try {
-      return await this.#inPlace((signal) => this.#callInTurn(path, keyed, "charged", signal).catch((error: unknown) => {
+      return await this.#inPlace(path, (signal) => this.#callInTurn(path, keyed, "charged", signal).catch((error: unknown) => {
         if (!hasNoRoomForKeys(error)) throw error;
         // What it grants matters more than a key.
         return this.#callInTurn(path, body, "charged", signal);
@@ -204,7 +206,7 @@ export class Ratekeeper {
 
   /** Asks by itself, or as one of many if there is no place. */
   async #askOrJoin(kind: Kind, body: Json): Promise<Json | undefined> {
-    if (this.#places.areTaken) {
+    if (this.#places.areTaken && canGoTogether(body)) {
       const answer = await this.#together[kind].join(body, this.#patienceMs());
       if (answer !== "alone") return answer;
     }
@@ -225,11 +227,11 @@ export class Ratekeeper {
 
   /** Calls in a place of its own, within the time that a call may take from then on. */
   async #call(path: string, body: Json, repeat: Repeat): Promise<Json> {
-    return await this.#inPlace((signal) => this.#callInTurn(path, body, repeat, signal));
+    return await this.#inPlace(path, (signal) => this.#callInTurn(path, body, repeat, signal));
   }
 
-  async #inPlace(call: (signal: AbortSignal) => Promise<Json>): Promise<Json> {
-    if (!(await this.#places.enter(this.#patienceMs()))) {
+  async #inPlace(path: string, call: (signal: AbortSignal) => Promise<Json>): Promise<Json> {
+    if (!(await this.#places.enter(this.#patienceMs(), FIRST.has(path)))) {
       throw new ServiceError("AWAY", "not sent: too many calls of this client are under way", undefined, undefined, NOT_SENT);
     }
     try {

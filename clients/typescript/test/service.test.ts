@@ -4,6 +4,7 @@ import { test, type TestContext } from "node:test";
 import { Worker } from "node:worker_threads";
 import { allowAll, denyAll, localLimits, Ratekeeper, ServiceError, type Fallback, type Fetch, type Permit, type Question } from "../src/index.ts";
 import { rateLimit, rateLimitHeaders } from "../src/express.ts";
+import { Places, Together } from "../src/places.ts";
 
 const QUESTION: Question = { domain: "shop", descriptors: [{ entries: { tenant: "abc" } }] };
 const ALLOW = { decision: "allow", rule: "shop.tenant", limit: 3, remaining: 2, reset_after_ms: 500 };
@@ -630,12 +631,50 @@ test("what one of them is refused for is no harm to the others", async () => {
   const refusals = [() => json({ code: "INVALID_ARGUMENT" }, 400), () => json({ code: "TOO_LARGE" }, 413)];
   const pages = [200, 403].map((status) => () => new Response("<h1>Blocked</h1>", { status }));
   for (const refusal of [...refusals, ...pages]) {
-    const { fetch } = costly((path, body) => (JSON.stringify(body).includes('"7"') ? refusal() : counted(path, body)));
+    const { fetch, asked } = costly((path, body) => (JSON.stringify(body).includes('"7"') ? refusal() : counted(path, body)));
     const service = new Ratekeeper({ endpoints: "http://one.test", fetch, timeoutMs: 60_000, concurrency: 2 });
     const answers = await Promise.all(numbers(20).map((number) => service.check(numbered(number)).then(({ remaining }) => remaining, (error: unknown) => error)));
     assert.ok(answers[7] instanceof ServiceError);
+    // It is found by halves.
+    assert.ok(asked.length < 2 + 2 * 5 + 2, `${asked.length}`);
     assert.deepEqual(answers.filter((_, number) => number !== 7), numbers(20).filter((number) => number !== 7));
   }
+});
+
+test("a check that is refused is taken out of those that go together", async () => {
+  const { fetch, asked } = costly((path, body) => {
+    const number = (body.checks ?? [body]).findIndex((one) => /"(30|50)"/.test(JSON.stringify(one)));
+    return number < 0 ? counted(path, body) : json({ code: "INVALID_ARGUMENT", field: body.checks ? `checks[${number}].descriptors[0].hits` : "hits" }, 400);
+  });
+  const service = new Ratekeeper({ endpoints: "http://one.test", fetch, timeoutMs: 60_000, concurrency: 2 });
+  const answers = await Promise.all(numbers(80).map((number) => service.check(numbered(number)).then(({ remaining }) => remaining, () => "refused")));
+  assert.deepEqual(answers, numbers(80).map((number) => (number === 30 || number === 50 ? "refused" : number)));
+  // Two alone as they came, the batch three times, and two alone.
+  assert.equal(asked.length, 2 + 3 + 2);
+});
+
+test("a refusal of everything ends the search for the one at fault", async () => {
+  const { fetch, asked } = costly(() => json({ code: "PERMISSION_DENIED" }, 403));
+  const service = new Ratekeeper({ endpoints: "http://one.test", fetch, timeoutMs: 60_000, concurrency: 1 });
+  await Promise.all(numbers(101).map(() => assert.rejects(service.check(QUESTION), { code: "PERMISSION_DENIED" })));
+  const together = asked.filter((path) => path === "/v1/checks").length;
+  assert.ok(together < 40, `${together}`);
+});
+
+test("checks that are certainly refused join no others", async () => {
+  const { fetch, asked } = costly((path, body) => (path === "/v1/check" ? json({ code: "INVALID_ARGUMENT" }, 400) : counted(path, body)));
+  const service = new Ratekeeper({ endpoints: "http://one.test", fetch, timeoutMs: 60_000, concurrency: 1 });
+  const entries = { number: "1" };
+  const bad: Question[] = [
+    { domain: "", descriptors: [{ entries }] },
+    { domain: "shop", descriptors: [] },
+    { domain: "shop", descriptors: [{ entries: { "": "1" } }] },
+    { domain: "shop", descriptors: [{ entries: { number: 5 as unknown as string } }] },
+    ...[-1, 0.5, NaN, 2 ** 64].map((hits) => ({ domain: "shop", descriptors: [{ entries, hits }] })),
+  ];
+  const answers = await Promise.all([numbered(0), ...bad, numbered(1)].map((question) => service.check(question).catch(() => undefined)));
+  assert.equal(answers.at(-1)?.remaining, 1);
+  assert.equal(asked.filter((path) => path === "/v1/checks").length, 1);
 });
 
 test("without an answer to all of them the fallback decides each, and none is repeated", async () => {
@@ -664,6 +703,32 @@ async function passes(t: TestContext, ms: number): Promise<void> {
     for (let turns = 0; turns < 5; turns++) await new Promise((resolve) => setImmediate(resolve));
   }
 }
+
+test("checks keep their turn when the time of the first is up", async () => {
+  const [places, order]: [Places, string[]] = [new Places(1), []];
+  const together = new Together(places, async (bodies) => {
+    order.push(`${bodies.length} checks`);
+    return bodies.map(() => ALLOW);
+  });
+  assert.ok(await places.enter(0));
+  const [first, second] = [together.join({}, 1), together.join({}, 60_000)];
+  const other = places.enter(60_000).then(() => {
+    order.push("another call");
+    places.leave();
+  });
+  assert.equal(await first, undefined);
+  places.leave();
+  await Promise.all([second, other]);
+  assert.deepEqual(order, ["1 checks", "another call"]);
+});
+
+test("what gives back goes before what waits", async () => {
+  const { fetch, asked } = costly(() => json(ALLOW));
+  const service = new Ratekeeper({ endpoints: "http://one.test", fetch, timeoutMs: 60_000, concurrency: 1 });
+  const peeks = [service.peek(QUESTION), service.peek(QUESTION)];
+  await Promise.all([...peeks, service.release("p"), service.renew("p"), service.commit("r", 1), service.cancel("r")]);
+  assert.deepEqual(asked, ["peek", "release", "renew", "commit", "cancel", "peek"].map((path) => `/v1/${path}`));
+});
 
 test("what was never sent is no miss of the service", async (t) => {
   t.mock.timers.enable({ apis: ["setTimeout"] });

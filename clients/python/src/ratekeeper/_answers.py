@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from dataclasses import dataclass, replace
 from typing import Any, Mapping, Optional, Sequence, Union, cast
 
 Json = Mapping[str, Any]
+# Lone surrogates become escapes, which a service takes: no text of a caller fails here. Infinite numbers do.
+encoded = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_U64 = range(2**64)
 
 
 @dataclass(frozen=True)
@@ -211,6 +215,22 @@ class ServiceError(Exception):
         said = text(problem.get("detail")) or text(older.get("message")) or text(problem.get("title"))
         field = text(problem.get("field")) or text(older.get("field"))
         return cls(code, said or f"the service answered {status}", status, field)
+
+
+def can_go_together(body: Json) -> bool:
+    """False for a check of which it is certain that the service refuses it, and with it what goes along."""
+    descriptors = [mapping(one) for one in sequence(body.get("descriptors"))]
+    keys = [mapping(pair).get("key") for one in descriptors for pair in sequence(one.get("entries"))]
+    values = [mapping(pair).get("value") for one in descriptors for pair in sequence(one.get("entries"))]
+    names = ("wait_ms_max", "limit", "duration", "burst", "cost")
+    numbers = [body.get(name) for name in names] + [one.get("hits") for one in descriptors]
+    return (
+        all(isinstance(key, str) and key for key in keys)
+        and all(isinstance(value, str) for value in values)
+        and all(number is None or (type(number) is int and number in _U64) for number in numbers)
+        and body.get("domain") != ""
+        and body.get("descriptors") != []
+    )
 
 
 def mapping(value: object) -> Json:

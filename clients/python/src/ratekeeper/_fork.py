@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import Callable
+from typing import Callable, Optional
 
 _begins: set[weakref.WeakMethod[Callable[[], None]]] = set()
 
@@ -15,10 +15,17 @@ def in_child(begin: Callable[[], None]) -> None:
 
 
 def _begin_all() -> None:
+    failed: Optional[Exception] = None
     for method in list(_begins):
         begin = method()
-        if begin:
-            begin()
+        try:
+            if begin:
+                begin()
+        except Exception as error:
+            # The others would keep the locks of the parent.
+            failed = failed or error
+    if failed:
+        raise failed
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,48 +1,53 @@
-"""The places of a client's calls under way, for asyncio. What waits for one is bounded, in time and in number."""
+"""The places of a client's calls under way, for threads and for asyncio. What waits for one is bounded, in time and in number."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import time
+import re
+import threading
 from collections import deque
 from contextlib import suppress
-from functools import partial
 from typing import Any, Awaitable, Callable, Coroutine, Deque, Iterable, Optional, Sequence
 
-from ._answers import Json, ServiceError
+from ._answers import Json, ServiceError, encoded
 
 # The most calls that wait for a place, and the most checks.
 WAITING_MAX = 10_000
 # The most checks in one request, and the most bytes: a service takes 1,000, and 1 MiB.
 TOGETHER_MAX = 100
 TOGETHER_BYTES_MAX = 500_000
+# The refusals of a batch that do not tell which check is at fault, after which each is asked by itself.
+_UNTOLD_MAX = 16
+_AT_FAULT = re.compile(r"(?:checks|limits)\[([0-9]{1,3})\]")
 # In place of the answer to a check that has to be asked by itself.
 _ALONE: Json = {}
 
 
 class Places:
-    """First come, first served."""
+    """First come, first served, except for what gives back: each of that follows a call that had a place."""
 
     def __init__(self, count: int) -> None:
         self._free = count
+        self._first: Deque[asyncio.Future[bool]] = deque()
         self._waiting: Deque[asyncio.Future[bool]] = deque()
 
     @property
     def are_taken(self) -> bool:
         return self._free == 0
 
-    async def enter(self, patience: float) -> bool:
-        """Takes a place; false if there is none within so many seconds."""
+    async def enter(self, patience: Optional[float], goes_first: bool = False) -> bool:
+        """Takes a place; false if there is none within so many seconds. None waits for as long as it takes, whoever waits.
+        What goes first has a line of its own."""
         if self._free > 0:
             self._free -= 1
             return True
-        if len(self._waiting) >= WAITING_MAX:
+        line = self._first if goes_first else self._waiting
+        if patience is not None and len(line) >= WAITING_MAX:
             return False
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[bool] = loop.create_future()
-        timer = loop.call_later(patience, _settle, turn, False)
-        self._waiting.append(turn)
+        timer = None if patience is None else loop.call_later(patience, _settle, turn, False)
+        line.append(turn)
         try:
             return await turn
         except BaseException:
@@ -51,31 +56,82 @@ class Places:
                 self.leave()
             else:
                 with suppress(ValueError):
-                    self._waiting.remove(turn)
+                    line.remove(turn)
             raise
         finally:
-            timer.cancel()
+            if timer:
+                timer.cancel()
 
     def leave(self) -> None:
         """Gives a place back, to the first who waits."""
-        while self._waiting:
-            turn = self._waiting.popleft()
+        while line := self._first or self._waiting:
+            turn = line.popleft()
             if not _is_over(turn):
                 return turn.set_result(True)
         self._free += 1
 
 
+class ThreadPlaces:
+    """The same for threads: ``threading.Semaphore`` lets those that come overtake those that wait."""
+
+    def __init__(self, count: int) -> None:
+        self._lock = threading.Lock()
+        self._free = count
+        self._first: Deque[threading.Lock] = deque()
+        self._waiting: Deque[threading.Lock] = deque()
+
+    def enter(self, patience: float, goes_first: bool = False) -> bool:
+        """Takes a place; false if there is none within so many seconds."""
+        with self._lock:
+            if self._free > 0:
+                self._free -= 1
+                return True
+            line = self._first if goes_first else self._waiting
+            if len(line) >= WAITING_MAX:
+                return False
+            turn = threading.Lock()
+            turn.acquire()
+            line.append(turn)
+        has_place = False
+        try:
+            has_place = turn.acquire(timeout=min(max(patience, 0), threading.TIMEOUT_MAX))
+        except BaseException:
+            # An interrupt: its caller goes, and may have been given the place already.
+            if not self._give_up(line, turn):
+                self.leave()
+            raise
+        return has_place or not self._give_up(line, turn)
+
+    def leave(self) -> None:
+        """Gives a place back, to the first who waits."""
+        with self._lock:
+            if line := self._first or self._waiting:
+                line.popleft().release()
+            else:
+                self._free += 1
+
+    def _give_up(self, line: Deque[threading.Lock], turn: threading.Lock) -> bool:
+        """False if it was given a place meanwhile."""
+        with self._lock:
+            try:
+                line.remove(turn)
+            except ValueError:
+                return False
+            return True
+
+
 class _Asked:
     """A check that waits for its answer."""
 
-    __slots__ = ("body", "size", "until", "answer")
+    __slots__ = ("text", "answer", "timer")
 
     def __init__(self, body: Json, patience: float) -> None:
-        self.body = body
-        self.size = len(json.dumps(body))
-        self.until = time.monotonic() + patience
+        # What cannot be encoded fails here, for its own caller alone.
+        self.text = encoded(body)
+        loop = asyncio.get_running_loop()
         # As of ``join``.
-        self.answer: asyncio.Future[Optional[Json]] = asyncio.get_running_loop().create_future()
+        self.answer: asyncio.Future[Optional[Json]] = loop.create_future()
+        self.timer = loop.call_later(patience, _settle, self.answer, None)
 
 
 class Together:
@@ -84,20 +140,23 @@ class Together:
     def __init__(
         self,
         places: Places,
-        ask: Callable[[Sequence[Json]], Awaitable[Sequence[Json]]],
+        ask: Callable[[Sequence[str]], Awaitable[Sequence[Json]]],
         start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
-        """``ask``: sends a request for all of them, and returns the answers in their order. ``start``: begins a task."""
+        """``ask``: sends a request for all of them, which are JSON, and returns the answers in their order. ``start``: begins a task."""
         self._places = places
         self._ask = ask
         self._start = start
         self._waiting: Deque[_Asked] = deque()
+        # The tasks that have a place, and the checks that each sends.
+        self._under_way: dict[asyncio.Task[None], Sequence[_Asked]] = {}
         # Where a task leads those that wait.
         self._led_in: Optional[asyncio.AbstractEventLoop] = None
 
     async def join(self, body: Json, patience: float) -> Optional[Json]:
         """The answer to a check; empty if it has to be asked by itself, and None if no service answers, or if there is no
         place within so many seconds. Raises ``ServiceError`` if the client is closed."""
+        self._drop_over()
         if len(self._waiting) >= WAITING_MAX:
             return None
         asked = _Asked(body, patience)
@@ -108,52 +167,88 @@ class Together:
         return await asked.answer
 
     async def _lead(self) -> None:
-        """Waits for a place after another, while there are checks."""
+        """Waits for a place after another, while there are checks. It keeps its turn when the time of one is up: others wait."""
         try:
-            while self._waiting:
-                if not await self._places.enter(self._waiting[0].until - time.monotonic()):
-                    _settle(self._waiting.popleft().answer, None)
-                    continue
+            while self._drop_over():
+                await self._places.enter(None)
                 batch = self._take()
+                task = self._start(self._send(batch))
+                self._under_way[task] = batch
                 # A task that is cancelled before it begins ends nothing itself.
-                self._start(self._send(batch)).add_done_callback(partial(self._end, batch))
+                task.add_done_callback(self._end)
         finally:
             self._led_in = None
+
+    def _drop_over(self) -> bool:
+        """Drops the first whose time is up, or whose callers are gone; true if there are others."""
+        while self._waiting and _is_over(self._waiting[0].answer):
+            self._waiting.popleft().timer.cancel()
+        return bool(self._waiting)
 
     def _take(self) -> list[_Asked]:
         """The first that wait, as many as may go together."""
         batch: list[_Asked] = []
         size = 0
-        while self._waiting and len(batch) < TOGETHER_MAX:
-            size += self._waiting[0].size
+        while self._drop_over() and len(batch) < TOGETHER_MAX:
+            size += len(self._waiting[0].text)
             if batch and size > TOGETHER_BYTES_MAX:
                 break
             asked = self._waiting.popleft()
-            if not _is_over(asked.answer):
-                batch.append(asked)
+            asked.timer.cancel()
+            batch.append(asked)
         return batch
 
     async def _send(self, batch: Sequence[_Asked]) -> None:
-        if not batch:
-            return
-        try:
-            answers: Sequence[Optional[Json]] = await self._ask([asked.body for asked in batch])
-        except Exception as error:
-            # What was refused, by the service or by something between, may be one of them. Each is asked by itself then.
-            is_away = isinstance(error, ServiceError) and error.code == "AWAY"
-            answers = [None if is_away else _ALONE] * len(batch)
-        for asked, answer in zip(batch, answers):
-            _settle(asked.answer, answer)
+        """Asks for all of them, in the place that they have: what is refused is parted, and the rest sent again."""
+        parts, untold = [batch], 0
+        while parts:
+            part = [asked for asked in parts.pop() if not _is_over(asked.answer)]
+            if not part:
+                continue
+            try:
+                answers: Sequence[Optional[Json]] = await self._ask([asked.text for asked in part])
+            except Exception as error:
+                if (number := _at_fault(error)) is not None and number < len(part):
+                    _settle(part.pop(number).answer, _ALONE)
+                    parts.append(part)
+                    continue
+                untold += 1
+                if len(part) > 1 and untold < _UNTOLD_MAX and _may_be_one(error):
+                    parts += [part[len(part) // 2 :], part[: len(part) // 2]]
+                    continue
+                answers = [None if _is_away(error) else _ALONE] * len(part)
+            for asked, answer in zip(part, answers):
+                _settle(asked.answer, answer)
 
-    def _end(self, batch: Sequence[_Asked], _: asyncio.Task[None]) -> None:
+    def drop_closed(self) -> None:
+        """Gives back the places of tasks whose loop was closed: they never end."""
+        for task in [task for task in self._under_way if task.get_loop().is_closed()]:
+            self._end(task)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
         self._places.leave()
-        _close(batch)
+        _close(self._under_way.pop(task))
 
     def _stop(self, lead: asyncio.Task[None]) -> None:
         if lead.cancelled():
             self._led_in = None
             _close(self._waiting)
             self._waiting.clear()
+
+
+def _is_away(error: Exception) -> bool:
+    return isinstance(error, ServiceError) and error.code == "AWAY"
+
+
+def _may_be_one(error: Exception) -> bool:
+    """True if the service, or something between, may have refused all of them because of one."""
+    return isinstance(error, ServiceError) and error.code not in ("AWAY", "CLOSED")
+
+
+def _at_fault(error: Exception) -> Optional[int]:
+    """The number of the check that was refused, if the service tells."""
+    told = _AT_FAULT.match(error.field or "") if isinstance(error, ServiceError) else None
+    return int(told[1]) if told else None
 
 
 def _is_over(future: asyncio.Future[Any]) -> bool:

@@ -26,7 +26,9 @@ from ._answers import (
     LimitResult,
     Question,
     ServiceError,
+    can_go_together,
     count,
+    encoded,
     mapping,
     sequence,
     text,
@@ -34,7 +36,7 @@ from ._answers import (
 from ._fallback import Fallback, LocalLimit, LocalLimits, allow_all, deny_all
 from ._fork import in_child
 from ._keeper import Keeper
-from ._places import Places, Together
+from ._places import Places, ThreadPlaces, Together
 from ._timeouts import extensions
 from ._unanswered import Lost, Unanswered
 
@@ -65,7 +67,12 @@ _MISSES_MAX = 3
 _NOT_DONE = ("UNAVAILABLE", "RESOURCE_EXHAUSTED")
 # The rules of a domain were refused. The service is well, and decides other domains.
 _NO_RULES = "NO_RULES"
+# Calls that give back, or hold, what earlier ones were granted: they go before all that wait for a place.
+_FIRST = ("release", "renew", "commit", "cancel")
 _P = TypeVar("_P")
+_IS_JSON = {"content-type": "application/json"}
+# What a call sends; of many that go together, the JSON of each.
+_Body = Union[Json, list[str]]
 
 
 @dataclass(frozen=True)
@@ -97,8 +104,12 @@ class _Post:
 
     endpoint: _Endpoint
     path: str
-    body: Json
+    body: _Body
     deadline: float
+
+    @property
+    def content(self) -> str:
+        return f'{{"{self.path}":[{",".join(self.body)}]}}' if isinstance(self.body, list) else encoded(self.body)
 
     @property
     def url(self) -> str:
@@ -131,6 +142,7 @@ class _Place:
     """A place among the calls under way, for which a call waits."""
 
     patience: float
+    goes_first: bool
 
 
 @dataclass(frozen=True)
@@ -163,11 +175,11 @@ class _Calls:
         self._unanswered = Unanswered()
 
     def _call(self, path: str, body: Json, is_harmless: bool) -> _Steps[Json]:
-        return (yield from self._placed(lambda deadline: self._call_in_turn(path, body, is_harmless, deadline)))
+        return (yield from self._placed(path, lambda deadline: self._call_in_turn(path, body, is_harmless, deadline)))
 
-    def _placed(self, call: Callable[[float], _Steps[_T]]) -> _Steps[_T]:
+    def _placed(self, path: str, call: Callable[[float], _Steps[_T]]) -> _Steps[_T]:
         """Waits for a place among the calls under way, and calls within the time that a call may take from then on."""
-        yield _Place(self._patience())
+        yield _Place(self._patience(), path in _FIRST)
         try:
             return (yield from call(time.monotonic() + self._timeout))
         finally:
@@ -188,13 +200,13 @@ class _Calls:
 
     def _check_or_join(self, path: str, body: Json) -> _Steps[Json]:
         """A check of its own, or as one of many if there is no place."""
-        if self._is_busy():
+        if self._is_busy() and can_go_together(body):
             answer = yield _Join(path, body, self._patience())
             if answer:
                 return answer
         return (yield from self._call(path, body, False))
 
-    def _call_in_turn(self, path: str, body: Json, is_harmless: bool, deadline: float) -> _Steps[Json]:
+    def _call_in_turn(self, path: str, body: _Body, is_harmless: bool, deadline: float) -> _Steps[Json]:
         """Calls one service after another until one answers."""
         now = time.monotonic()
         in_turn = sorted(self._endpoints, key=lambda endpoint: endpoint.down_until > now)
@@ -264,7 +276,7 @@ class _Calls:
                     self._look_for(lost)
                 raise
 
-        return (yield from self._placed(call))
+        return (yield from self._placed(path, call))
 
     def _call_with_key(self, call: Lost, deadline: float) -> _Steps[Json]:
         try:
@@ -421,7 +433,7 @@ def _is_answer(post: _Post, body: object) -> bool:
     """True if the service can have said that: what something between says is no denial."""
     answer = mapping(body)
     if post.path in ("checks", "limits"):
-        return len(sequence(answer.get("results"))) == len(post.body[post.path])
+        return len(sequence(answer.get("results"))) == len(post.body if isinstance(post.body, list) else post.body[post.path])
     if post.path in ("limit", "check", "peek", "acquire", "reserve"):
         return _is_decision(post.path, answer)
     return isinstance(body, dict)
@@ -511,7 +523,7 @@ class Ratekeeper(_Calls):
         super().__init__(endpoints, timeout, fallback, concurrency)
         self._transport = transport
         self._concurrency = concurrency
-        self._places = threading.Semaphore(concurrency)
+        self._places = ThreadPlaces(concurrency)
         self._client = httpx.Client(transport=transport, headers=_headers(token))
         self._closed = threading.Event()
         self._keeper = Keeper(self._advance)
@@ -520,9 +532,12 @@ class Ratekeeper(_Calls):
     def _begin(self) -> None:
         """In a forked process: threads, locks, calls and connections are those of its parent."""
         self._keeper.begin()
-        self._places = threading.Semaphore(self._concurrency)
+        self._places = ThreadPlaces(self._concurrency)
         self._unanswered = Unanswered()
-        if self._transport is None:
+        was_closed, self._closed = self._closed.is_set(), threading.Event()
+        if was_closed:
+            self._closed.set()
+        elif self._transport is None:
             self._client = httpx.Client(headers=self._client.headers)
 
     def limit(
@@ -649,12 +664,13 @@ class Ratekeeper(_Calls):
     def _do(self, step: Union[_Place, _Join, _Post]) -> Json:
         if isinstance(step, _Post):
             return self._post(step)
-        if not self._places.acquire(timeout=min(step.patience, threading.TIMEOUT_MAX)):
+        goes_first = isinstance(step, _Place) and step.goes_first
+        if not self._places.enter(step.patience, goes_first):
             raise _Unsent()
         return {}
 
     def _leave(self) -> None:
-        self._places.release()
+        self._places.leave()
 
     def _look_for(self, lost: Lost) -> None:
         if self._unanswered.add(lost):
@@ -670,7 +686,7 @@ class Ratekeeper(_Calls):
         answer = bytearray()
         try:
             bounded = extensions(post.left, {})
-            with self._client.stream("POST", post.url, json=post.body, extensions=bounded) as response:
+            with self._client.stream("POST", post.url, content=post.content, headers=_IS_JSON, extensions=bounded) as response:
                 for part in response.iter_bytes():
                     answer += part
                     if time.monotonic() >= post.deadline:
@@ -728,12 +744,13 @@ class AsyncRatekeeper(_Calls):
         # Held, so that they are not collected before they end.
         self._tasks: set[asyncio.Task[None]] = set()
         self._releases: set[asyncio.Task[bool]] = set()
+        self._loop: Optional[asyncio.AbstractEventLoop] = None
 
     def _begin_in_child(self) -> None:
         """The loop and its tasks are those of the parent, which holds the places of calls under way."""
         self._begin()
         self._unanswered = Unanswered()
-        if self._transport is None:
+        if self._transport is None and not self._client.is_closed:
             self._client = httpx.AsyncClient(headers=self._client.headers)
 
     async def limit(
@@ -780,6 +797,7 @@ class AsyncRatekeeper(_Calls):
                 await acquired.permit.__aexit__()
 
     async def release(self, permit: str) -> bool:
+        self._drop_closed()
         # A task of its own goes on when the caller is cancelled.
         task = asyncio.ensure_future(self._let_go(permit))
         self._releases.add(task)
@@ -814,6 +832,7 @@ class AsyncRatekeeper(_Calls):
         return await self._run(self._refund(question, idempotency_key))
 
     async def aclose(self) -> None:
+        self._drop_closed()
         for task in self._tasks:
             task.cancel()
         if self._releases:
@@ -842,8 +861,9 @@ class AsyncRatekeeper(_Calls):
     async def _do(self, step: Union[_Place, _Join, _Post, float]) -> Json:
         if isinstance(step, _Post):
             return await self._post(step)
+        self._drop_closed()
         if isinstance(step, _Place):
-            answer: Optional[Json] = {} if await self._places.enter(step.patience) else None
+            answer: Optional[Json] = {} if await self._places.enter(step.patience, step.goes_first) else None
         elif isinstance(step, _Join):
             answer = await self._together[step.path].join(step.body, step.patience)
         else:
@@ -859,12 +879,23 @@ class AsyncRatekeeper(_Calls):
     def _is_busy(self) -> bool:
         return self._places.are_taken
 
-    async def _ask(self, path: str, bodies: Sequence[Json]) -> Sequence[Json]:
+    async def _ask(self, path: str, texts: Sequence[str]) -> Sequence[Json]:
         """Sends what goes together, in a place that it has."""
         many, deadline = f"{path}s", time.monotonic() + self._timeout
-        answer = await self._run(self._call_in_turn(many, {many: bodies}, False, deadline))
+        answer = await self._run(self._call_in_turn(many, list(texts), False, deadline))
         results = [mapping(one) for one in sequence(answer.get("results"))]
         return [one if _is_decision(path, one) else {} for one in results]
+
+    def _drop_closed(self) -> None:
+        """Drops the tasks of loops that were closed without ending them, and gives their places back."""
+        loop = asyncio.get_running_loop()
+        if self._loop is loop:
+            return
+        self._loop = loop
+        self._tasks.difference_update([task for task in self._tasks if task.get_loop().is_closed()])
+        self._releases.difference_update([task for task in self._releases if task.get_loop().is_closed()])
+        for together in self._together.values():
+            together.drop_closed()
 
     def _look_for(self, lost: Lost) -> None:
         if self._unanswered.add(lost):
@@ -883,7 +914,7 @@ class AsyncRatekeeper(_Calls):
         if self._client.is_closed:
             raise _closed()
         bounded = extensions(lambda: post.left() + _READ_ON, {})
-        call = asyncio.ensure_future(self._client.post(post.url, json=post.body, extensions=bounded))
+        call = asyncio.ensure_future(self._client.post(post.url, content=post.content, headers=_IS_JSON, extensions=bounded))
         # Nobody hears of its error once it is given up.
         call.add_done_callback(lambda call: call.cancelled() or call.exception())
         try:
