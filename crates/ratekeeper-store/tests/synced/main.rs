@@ -1,5 +1,7 @@
 //! Synced counters of several nodes on one store, by the hands of the test.
 
+mod room;
+
 use std::collections::HashMap;
 
 use ratekeeper_core::synced::StoredSum;
@@ -286,6 +288,99 @@ fn a_request_that_another_limit_denies_makes_no_counter_and_asks_for_none() {
         .allowed
     );
     assert_eq!(node.gauges().counters, 2);
+}
+
+/// A counter that a request names twice is taken from by what is charged, and by nothing else.
+#[test]
+fn a_later_step_of_a_counter_sees_what_an_earlier_one_takes() {
+    let node = SyncedCounters::new(1);
+    let [three, one] = [3, 1].map(|hits| Step {
+        hits,
+        ..fixed(2, 1)
+    });
+    let left = |first| match decide(&node, &[first, one], 0).outcomes[1] {
+        StepOutcome::Counted(outcome) => (outcome.fits(), outcome.remaining),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(left(three), (true, 1), "three of two do not fit");
+    let always = Step {
+        charge: Charge::Always,
+        ..three
+    };
+    assert_eq!(left(always), (false, 0));
+}
+
+#[test]
+fn a_request_with_several_new_counters_wakes_for_the_first() {
+    let node = SyncedCounters::new(1);
+    let decide = |steps: &[Step]| {
+        let request = Request::new(steps, Mode::default(), time(0));
+        node.decide(&request, Micros::ZERO).wakes
+    };
+    assert!(decide(&[fixed(10, 1), fixed(10, 2)]));
+    assert!(!decide(&[fixed(10, 1), fixed(10, 2)]));
+}
+
+#[test]
+fn hits_that_a_request_of_several_limits_finds_past_are_dropped() {
+    let node = SyncedCounters::new(1);
+    let [one, other] = [1, 2].map(|number| fixed(10, number));
+    decide(
+        &node,
+        &[Step { hits: 3, ..one }, Step { hits: 4, ..other }],
+        0,
+    );
+    decide(&node, &[one, other], 10_000_000);
+    assert_eq!(node.gauges().dropped, 7);
+}
+
+/// A look at a limit costs the store nothing, whatever it finds.
+#[test]
+fn a_look_asks_the_store_for_nothing() {
+    let node = SyncedCounters::new(1);
+    let mut shared = Shared::default();
+    decide(
+        &node,
+        &[Step {
+            hits: 2,
+            ..fixed(2, 1)
+        }],
+        0,
+    );
+    for now in [0, 1_000_000] {
+        sync(&node, 0, &mut shared, now);
+    }
+    for quota in [1, 2, 3] {
+        decide(
+            &node,
+            &[Step {
+                hits: 0,
+                ..fixed(quota, 1)
+            }],
+            1_000_001,
+        );
+        assert_eq!(node.next_due(), None, "{quota}");
+    }
+}
+
+/// A budget is asked about without hits of its own; not where another limit denies the request.
+#[test]
+fn a_budget_is_asked_about_where_the_request_is_allowed() {
+    let node = SyncedCounters::new(1);
+    let spec = LimitSpec::new(Algorithm::FixedWindow, 10, Micros::from_secs(10));
+    let post_paid = LimitSpec {
+        post_paid: true,
+        ..spec
+    };
+    let budget = |number| Step {
+        hits: 0,
+        ..step(Limit::try_new(post_paid).expect("a valid limit"), number)
+    };
+    decide(&node, &[fixed(1, 0)], 0);
+    assert!(!decide(&node, &[fixed(1, 0), budget(1)], 0).allowed);
+    assert_eq!(node.gauges().counters, 1);
+    assert!(decide(&node, &[fixed(10, 2), budget(1)], 0).allowed);
+    assert_eq!(node.gauges().counters, 3);
 }
 
 #[test]
@@ -592,6 +687,27 @@ fn the_stores_clock_moves_only_where_an_answer_contradicts_it() {
         let verdicts = decide(&node, &[it], heard);
         assert_eq!(verdicts.at, time(heard + ahead));
     }
+}
+
+/// A counter of a window that has not begun by a clock that was set back is of the present one, and is over with it.
+#[test]
+fn a_clock_that_was_set_back_by_more_than_a_window_denies_for_one_window() {
+    let node = SyncedCounters::new(1);
+    let mut shared = Shared::default();
+    let it = fixed(1, 1);
+    let told = |store, now| AnsweredAt {
+        store: time(store),
+        ..at(now)
+    };
+    assert!(decide(&node, &[fixed(1, 2)], 0).allowed);
+    sync_within(&node, 0, &mut shared, told(100_000_000, 0));
+    assert!(decide(&node, &[it], 0).allowed);
+    sync_within(&node, 0, &mut shared, told(100_000_000, 0));
+    assert!(!decide(&node, &[it], 1).allowed);
+    sync_within(&node, 0, &mut shared, told(1_000_000, 1_000_000));
+    assert!(!decide(&node, &[it], 1_000_000).allowed);
+    assert!(!decide(&node, &[it], 9_999_999).allowed);
+    assert!(decide(&node, &[it], 10_000_000).allowed);
 }
 
 /// Steps that are charged although they are denied are no business of synced counters; these do not fail for it.
