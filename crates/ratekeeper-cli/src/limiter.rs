@@ -94,9 +94,11 @@ pub(crate) async fn served(
         Backend::Memory(_) => None,
     };
     let store = joined(default, names.zip(shared), own);
-    forget_of_other_key(&store, &options);
-    options.hash_key = store.hash_key().or(options.hash_key);
     let limiter = counting_in(store, rules, options, settings, kept_slots)?;
+    if let Some(shared) = limiter.store().hash_key() {
+        // Kept counters may have been named by another one.
+        limiter.adopt_hash_key(shared);
+    }
     Ok(Served { limiter, boards })
 }
 
@@ -126,21 +128,6 @@ fn counting_in(
     });
     let fallback = fallback.context("--memory-limit cannot be allocated")?;
     Ok(limiter.with_fallback(fallback))
-}
-
-/// Drops the kept counters if a store that nodes share has another hash key: no request would find them.
-fn forget_of_other_key(store: &Stores, options: &LimiterOptions) {
-    if let (Some(shared), Some(kept)) = (store.hash_key(), options.hash_key)
-        && shared != kept
-        && let Some(memory) = store.memory()
-        && memory.stats().counters > 0
-    {
-        memory.clear();
-        warn!(
-            "the counters of the state file have the names that this node gave them alone, and a Redis of `stores` has another \
-             hash key: they are forgotten"
-        );
-    }
 }
 
 fn store(settings: &Settings) -> Result<MemoryStore> {

@@ -19,11 +19,22 @@ pub(crate) use report::report;
 /// The log of this process, once it is started.
 static LINES: OnceLock<writer::Lines> = OnceLock::new();
 
+/// The log while it is written. Dropped, it writes the lines that wait, or gives up after a second: also where a panic ends
+/// whoever holds it.
+#[must_use]
+pub(crate) struct Log(());
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        finish();
+    }
+}
+
 /// Starts logging; once in a process.
 ///
 /// # Errors
 /// If the filter cannot be read, no thread can be started, or logging has been started before.
-pub(crate) fn start(settings: &Values) -> Result<()> {
+pub(crate) fn start(settings: &Values) -> Result<Log> {
     if *settings.log_format == LogFormat::Json {
         output::complain_in_json();
     }
@@ -41,10 +52,11 @@ pub(crate) fn start(settings: &Values) -> Result<()> {
         LogFormat::Text => builder.fmt_fields(text()).try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
     };
-    started.map_err(|error| anyhow!("logging cannot be started: {error}"))
+    started.map_err(|error| anyhow!("logging cannot be started: {error}"))?;
+    Ok(Log(()))
 }
 
-/// Writes the lines that wait, or gives up after a second; to be called before the process ends.
+/// Writes the lines that wait, or gives up after a second; to be called before the process ends without dropping its [`Log`].
 pub(crate) fn finish() {
     if let Some(lines) = LINES.get() {
         lines.finish();

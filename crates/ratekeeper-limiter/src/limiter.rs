@@ -69,6 +69,8 @@ pub struct Limiter<S> {
     /// The generator of ids that cannot be guessed.
     ids: Sealer,
     ids_made: AtomicU64,
+    /// Counters that were forgotten with the hash key that they were named by.
+    forgotten: AtomicU64,
 }
 
 /// The rules of files and the tenants of a quota store, which come and change independently.
@@ -130,6 +132,7 @@ impl<S: Store> Limiter<S> {
             top: TopKeys::default(),
             ids: Sealer::new(HashKey::random()),
             ids_made: AtomicU64::new(0),
+            forgotten: AtomicU64::new(0),
         }
     }
 
@@ -286,7 +289,8 @@ impl<S: Store> Limiter<S> {
     }
 
     /// Names counters by `hash_key` from now on, so that nodes with one store find each other's. Hits
-    /// counted and permits granted under the old names are not found again.
+    /// counted and permits granted under the old names are not found again, and those in this node's memory are
+    /// [forgotten](Self::forgotten): until their windows end they would take the room of others.
     pub fn adopt_hash_key(&self, hash_key: HashKey) {
         // Usually the key is unchanged, which is found without taking the lock.
         if self.hash_key() == hash_key {
@@ -299,7 +303,17 @@ impl<S: Store> Limiter<S> {
         }
         let (rules, switches) = (before.shared_rules(), before.switches().clone());
         let namer = Namer::new(hash_key).with_fingerprints(self.options.fingerprint_key);
+        // Before there are counters by the new key, which are to stay.
+        let forgotten = self.store.forget_own();
+        self.forgotten.fetch_add(forgotten, Ordering::Relaxed);
         self.put(rules, switches, namer, Before::Snapshot(&before));
+    }
+
+    /// The number of counters in this node's memory that were forgotten because the store told another hash key than they were
+    /// named by.
+    #[must_use]
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten.load(Ordering::Relaxed)
     }
 
     fn put(&self, rules: Arc<RuleSet>, switches: Switches, namer: Namer, before: Before<'_>) {

@@ -1,6 +1,6 @@
 //! Slots: the numbers by which a store in memory knows the rules of its counters.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hasher;
 
 use ratekeeper_rules::RuleSet;
@@ -14,95 +14,140 @@ pub(crate) const OVERRIDES: RuleSlot = RuleSlot(u16::MAX - 1);
 ///
 /// A rule that comes back finds its counters, and is bounded by what it holds of the memory with them. So a limiter that goes on
 /// with saved counters needs their slots too.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct RuleSlots {
-    /// By the hash of the rule's id.
-    rules: HashMap<u64, RuleSlot>,
+    /// By the hash of the rule's id. No other rule has the number of one that is gone.
+    rules: HashMap<u64, Known>,
+    /// The numbers below have been given out.
+    used: u16,
+    /// The times that rules were put in force.
+    turn: u32,
 }
+
+/// A rule that has a slot.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    slot: RuleSlot,
+    /// The turn at which it went; [`None`] while it is in force.
+    gone: Option<u32>,
+}
+
+/// The number that rules share once all others are theirs.
+const LAST: RuleSlot = RuleSlot(OVERRIDES.0 - 1);
 
 /// The bytes of one rule: its slot, and the hash of its id.
 const RULE_BYTES: usize = 10;
 
 impl RuleSlots {
     /// Returns the slots of `rules`: those that they had before, and free numbers for the others. The number of a rule that is
-    /// gone is given out when all others are, since its counters would fill the share of the next. Beyond 65,534 rules the last
-    /// number is shared: those rules are then bounded together.
+    /// gone is given out when all others are, since its counters would fill the share of the next; that of the rule which has been
+    /// gone for longest comes first. Beyond 65,534 rules the last number is shared: those rules are then bounded together.
     pub(crate) fn of(rules: &RuleSet, before: &Self) -> Self {
         let ids = rules.rules().iter().map(|rule| &*rule.id);
         before.with(ids)
     }
 
     fn with<'a>(&self, ids: impl Iterator<Item = &'a str>) -> Self {
-        let mut slots = HashMap::new();
-        let mut added = Vec::new();
-        for id in ids.map(hash) {
-            match self.rules.get(&id) {
-                Some(slot) => {
-                    slots.insert(id, *slot);
+        let ids: Vec<u64> = ids.map(hash).collect();
+        let in_force: HashSet<u64> = ids.iter().copied().collect();
+        let mut after = self.clone();
+        after.turn = self.turn.saturating_add(1);
+        for (id, rule) in &mut after.rules {
+            rule.gone = match in_force.contains(id) {
+                true => None,
+                false => rule.gone.or(Some(after.turn)),
+            };
+        }
+        after.add(ids.into_iter().filter(|id| !self.rules.contains_key(id)));
+        if after.rules.len() > usize::from(OVERRIDES.0) {
+            after.forget_shared();
+        }
+        after
+    }
+
+    /// Gives each of those rules a number.
+    fn add(&mut self, ids: impl Iterator<Item = u64>) {
+        let mut gone = None;
+        for id in ids {
+            if self.rules.contains_key(&id) {
+                continue;
+            }
+            let slot = match self.used < OVERRIDES.0 {
+                true => {
+                    self.used += 1;
+                    RuleSlot(self.used - 1)
                 }
-                None => added.push(id),
-            }
+                false => {
+                    let gone = gone.get_or_insert_with(|| self.longest_gone().into_iter());
+                    let former = gone.next().and_then(|id| self.rules.remove(&id));
+                    former.map_or(LAST, |former| former.slot)
+                }
+            };
+            self.rules.insert(id, Known { slot, gone: None });
         }
-        let mut gone: HashMap<RuleSlot, u64> = HashMap::new();
-        let mut taken = vec![false; usize::from(OVERRIDES.0)];
-        for slot in slots.values() {
-            taken[usize::from(slot.0)] = true;
-        }
-        for (id, slot) in &self.rules {
-            if !taken[usize::from(slot.0)] {
-                gone.insert(*slot, *id);
-            }
-        }
-        let is_free = |slot: &RuleSlot| !taken[usize::from(slot.0)];
-        let numbers = || (0..OVERRIDES.0).map(RuleSlot).filter(is_free);
-        let (never_used, used) = numbers().partition::<Vec<_>, _>(|slot| !gone.contains_key(slot));
-        let mut numbers = never_used.into_iter().chain(used);
-        for id in added {
-            slots.entry(id).or_insert_with(|| {
-                let slot = numbers.next().unwrap_or(RuleSlot(OVERRIDES.0 - 1));
-                gone.remove(&slot);
-                slot
-            });
-        }
-        slots.extend(gone.into_iter().map(|(slot, id)| (id, slot)));
-        Self { rules: slots }
+    }
+
+    /// The rules that are gone, the one that went first before all others.
+    fn longest_gone(&self) -> Vec<u64> {
+        let gone = self.rules.iter();
+        let gone = gone.filter_map(|(id, rule)| Some((rule.gone?, rule.slot, *id)));
+        let mut gone: Vec<_> = gone.collect();
+        gone.sort_unstable();
+        gone.into_iter().map(|(_, _, id)| id).collect()
+    }
+
+    /// Forgets the rules that are gone and shared the number of another.
+    fn forget_shared(&mut self) {
+        let in_force = self.rules.values().filter(|rule| rule.gone.is_none());
+        let mut taken: HashSet<RuleSlot> = in_force.map(|rule| rule.slot).collect();
+        self.rules
+            .retain(|_, rule| rule.gone.is_none() || taken.insert(rule.slot));
     }
 
     /// Returns the slot of the rule with this id.
     pub(crate) fn get(&self, id: &str) -> Option<RuleSlot> {
-        self.rules.get(&hash(id)).copied()
+        self.rules.get(&hash(id)).map(|rule| rule.slot)
     }
 
-    /// The slots as bytes: at most ten for each of 65,534 rules, and four.
+    /// The slots as bytes: at most ten for each of 65,534 rules, and four. The rules that are gone come first, in the order in
+    /// which they went.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let rules = self.rules.len().min(usize::from(OVERRIDES.0));
-        let mut bytes = Vec::with_capacity(4 + rules * RULE_BYTES);
-        bytes.extend_from_slice(&u32::try_from(rules).unwrap_or_default().to_le_bytes());
-        for (id, slot) in self.rules.iter().take(rules) {
-            bytes.extend_from_slice(&slot.0.to_le_bytes());
+        let in_force = self.rules.iter().filter(|(_, rule)| rule.gone.is_none());
+        let ids = self.longest_gone().into_iter();
+        let ids = ids.chain(in_force.map(|(id, _)| *id));
+        let ids: Vec<u64> = ids.take(usize::from(OVERRIDES.0)).collect();
+        let mut bytes = Vec::with_capacity(4 + ids.len() * RULE_BYTES);
+        bytes.extend_from_slice(&u32::try_from(ids.len()).unwrap_or_default().to_le_bytes());
+        for id in ids {
+            bytes.extend_from_slice(&self.rules[&id].slot.0.to_le_bytes());
             bytes.extend_from_slice(&id.to_le_bytes());
         }
         bytes
     }
 
-    /// Returns the slots that [`Self::to_bytes`] wrote; [`None`] for other bytes.
+    /// Returns the slots that [`Self::to_bytes`] wrote; [`None`] for other bytes. None of their rules is in force.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (count, rules) = bytes.split_first_chunk()?;
         let (rules, rest) = rules.as_chunks::<RULE_BYTES>();
-        let is_whole = usize::try_from(u32::from_le_bytes(*count)) == Ok(rules.len());
-        let rules = rules.iter().map(rule).collect::<Option<_>>()?;
-        (is_whole && rest.is_empty()).then_some(Self { rules })
+        let turn = u32::from_le_bytes(*count);
+        let is_whole = usize::try_from(turn) == Ok(rules.len());
+        let rules = (0..).zip(rules).map(|(turn, bytes)| rule(bytes, turn));
+        let rules: HashMap<u64, Known> = rules.collect::<Option<_>>()?;
+        let used = rules.values().map(|rule| rule.slot.0 + 1).max();
+        let used = used.unwrap_or_default();
+        (is_whole && rest.is_empty()).then_some(Self { rules, used, turn })
     }
 }
 
-/// The hash of a rule's id, and its slot.
-fn rule(bytes: &[u8; RULE_BYTES]) -> Option<(u64, RuleSlot)> {
+/// The hash of the id of a rule that went at that turn, and what is known of it.
+fn rule(bytes: &[u8; RULE_BYTES], gone: u32) -> Option<(u64, Known)> {
     let (slot, id) = bytes.split_first_chunk()?;
-    let slot = u16::from_le_bytes(*slot);
+    let slot = RuleSlot(u16::from_le_bytes(*slot));
     let id = u64::from_le_bytes(*id.first_chunk()?);
-    (slot < OVERRIDES.0).then_some((id, RuleSlot(slot)))
+    let gone = Some(gone);
+    (slot.0 < OVERRIDES.0).then_some((id, Known { slot, gone }))
 }
 
 /// Operators choose ids, so the hash needs no key.
@@ -156,14 +201,37 @@ mod tests {
         assert!(shared.to_bytes().len() <= 4 + RULE_BYTES * usize::from(OVERRIDES.0));
     }
 
+    /// The counters of the one that went last are still there.
+    #[test]
+    fn the_number_of_the_rule_that_is_gone_for_longest_is_given_out_first() {
+        let ids: Vec<String> = (0..OVERRIDES.0).map(|id| id.to_string()).collect();
+        let without = |count: usize| ids[..ids.len() - count].iter().map(String::as_str);
+        let full = RuleSlots::default().with(without(0));
+        let went = full.with(without(1)).with(without(2)).with(without(3));
+        let next = went.with(without(4).chain(["new"]));
+        assert_eq!(numbers(&next, &["new"]), [Some(OVERRIDES.0 - 1)]);
+        let restarted = RuleSlots::from_bytes(&went.to_bytes()).expect("they are whole");
+        let next = restarted.with(without(4).chain(["new", "newer"]));
+        let last = OVERRIDES.0 - 1;
+        assert_eq!(
+            numbers(&next, &["new", "newer"]),
+            [Some(last), Some(last - 1)]
+        );
+    }
+
     #[test]
     fn saved_slots_are_read_again() {
         let saved = RuleSlots::default().with(["a", "b"].into_iter());
         let bytes = saved.to_bytes();
-        assert_eq!(RuleSlots::from_bytes(&bytes), Some(saved));
-        assert_eq!(RuleSlots::from_bytes(&[0; 4]), Some(RuleSlots::default()));
+        let loaded = RuleSlots::from_bytes(&bytes).expect("they are whole");
+        let after = loaded.with(["new", "b"].into_iter());
+        assert_eq!(
+            numbers(&after, &["a", "b", "new"]),
+            [Some(0), Some(1), Some(2)]
+        );
+        assert!(RuleSlots::from_bytes(&[0; 4]).is_some_and(|it| it.rules.is_empty()));
         for damaged in [&bytes[1..], &bytes[..14], &[], &[1, 0, 0, 0], &[255; 14]] {
-            assert_eq!(RuleSlots::from_bytes(damaged), None, "{damaged:?}");
+            assert!(RuleSlots::from_bytes(damaged).is_none(), "{damaged:?}");
         }
     }
 }

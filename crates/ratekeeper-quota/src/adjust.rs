@@ -40,6 +40,15 @@ pub enum AdjustRound {
     All,
 }
 
+/// The times of a look, by two clocks of the node that looks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AdjustTimes {
+    /// The time of the wall, by which all nodes read the terms of plans and overrides. A step begins then.
+    pub wall: Timestamp,
+    /// The time that the node records its calls by, which may be ahead of the wall for long.
+    pub recorded: Timestamp,
+}
+
 /// A step that was taken, or would be.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -91,7 +100,7 @@ struct Raised<'a> {
     period: u64,
     /// The calls that the plan allows in that time.
     capacity: u64,
-    now: Timestamp,
+    times: AdjustTimes,
 }
 
 impl QuotaStore {
@@ -105,7 +114,7 @@ impl QuotaStore {
         domain: &str,
         rules: &RuleSet,
         round: AdjustRound,
-        now: Timestamp,
+        times: AdjustTimes,
     ) -> Result<Vec<AdjustStep>, QuotaError> {
         let mut taken = Vec::new();
         let Some(domain) = rules.domain(domain) else {
@@ -133,7 +142,7 @@ impl QuotaStore {
                 ],
                 period: AdjustPolicy::period(rule),
                 capacity: AdjustPolicy::capacity(rule),
-                now,
+                times,
             };
             let mut tenants = self.busy(&raised, round).await?;
             if round != AdjustRound::Busy {
@@ -202,10 +211,10 @@ impl QuotaStore {
         let demand = demand::of(
             &calls,
             raised.period,
-            (raised.policy.lower_after, raised.now),
+            (raised.policy.lower_after, raised.times),
         );
         let policy = raised.policy;
-        let next = policy.next(raised.capacity, steps, demand, raised.now);
+        let next = policy.next(raised.capacity, steps, demand, raised.times.wall);
         let to = next.unwrap_or(steps.steps);
         let step = AdjustStep {
             tenant: record.id.clone(),
@@ -225,7 +234,7 @@ impl QuotaStore {
                 if next.is_some()
                     || raised.is_outdated((own.as_ref(), record.updated_at), wanted.as_ref()) =>
             {
-                let since = next.map_or(steps.since, |_| raised.now);
+                let since = next.map_or(steps.since, |_| raised.times.wall);
                 let term = Term {
                     from: since,
                     ..term
@@ -259,7 +268,7 @@ impl QuotaStore {
         if steps.steps > 0 {
             minutes += raised.policy.lower_after.get() / demand::MINUTE + 1;
         }
-        let from = demand::minute(raised.now).saturating_sub(minutes);
+        let from = demand::minute(raised.times.wall).saturating_sub(minutes);
         within(async {
             let rows = sqlx::query(
                 "SELECT minute, CAST(SUM(allowed) AS BIGINT) AS calls FROM quota_usage WHERE domain = $1 \
@@ -333,7 +342,7 @@ impl Raised<'_> {
     /// The time in which a tenant is on the plan, if it is now.
     fn term(&self, quotas: &TenantQuotas) -> Option<Term> {
         let in_force = quotas.plans.iter();
-        let in_force = in_force.filter(|plan| plan.term().contains(self.now));
+        let in_force = in_force.filter(|plan| plan.term().contains(self.times.wall));
         let plan = in_force.max_by_key(|plan| plan.term().from)?;
         (*plan.plan == *self.plan).then(|| plan.term())
     }
@@ -349,14 +358,14 @@ impl Raised<'_> {
             let is_same = || self.rules.is_same_override(self.domain, own, wanted);
             own.steps == wanted.steps && is_same()
         });
-        own != wanted && (!is_reworded || changed.after(REWORDED_EVERY) <= self.now)
+        own != wanted && (!is_reworded || changed.after(REWORDED_EVERY) <= self.times.wall)
     }
 
     /// Returns true if somebody has set a limit for the tenant as a whole.
     fn is_set(&self, quotas: &TenantQuotas) -> bool {
         let mut own = quotas.overrides.iter();
         own.any(|own| {
-            own.descriptor.is_empty() && own.steps.is_none() && self.now < own.term().until
+            own.descriptor.is_empty() && own.steps.is_none() && self.times.wall < own.term().until
         })
     }
 
@@ -366,7 +375,7 @@ impl Raised<'_> {
             return None;
         }
         let mut own = quotas.overrides.iter();
-        let found = own.find(|own| is_raised(own) && self.now < own.term().until);
+        let found = own.find(|own| is_raised(own) && self.times.wall < own.term().until);
         Some(match found {
             None => (RaisedSteps::default(), None),
             Some(own) => {

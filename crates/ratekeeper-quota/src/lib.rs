@@ -58,7 +58,7 @@ mod store;
 mod tenants;
 mod usage;
 
-pub use adjust::{AdjustRound, AdjustStep};
+pub use adjust::{AdjustRound, AdjustStep, AdjustTimes};
 pub use audit::{AuditFilter, AuditRow, AuditVerdict};
 pub use bulk::{
     BadTenantLine, BulkFormat, BulkLine, BulkTenant, LineFault, UnknownFormat, bulk_head,

@@ -3,6 +3,7 @@
 pub(crate) mod debt;
 pub(crate) mod denials;
 pub(crate) mod dropped;
+pub(crate) mod forgotten;
 pub(crate) mod growth;
 pub(crate) mod shadow;
 pub(crate) mod share_alarm;

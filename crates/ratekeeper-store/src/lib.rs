@@ -82,6 +82,12 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
+    /// Forgets the counters that this node keeps in its memory: they were named by another hash key, so that nobody will ask for
+    /// them. Returns their number.
+    fn forget_own(&self) -> u64 {
+        0
+    }
+
     /// The reason why it is no use to ask it now, if that is known.
     fn away(&self) -> Option<StoreError> {
         None

@@ -21,6 +21,7 @@
 //! memory and lock. A request with several steps locks the shards of all of them, in ascending
 //! order.
 
+mod by_rule;
 mod census;
 mod config;
 mod eviction;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
 use ratekeeper_store::across::{self, Partition, Partitions, Rest};
 use ratekeeper_store::{
-    Answer, CounterKey, MemoryConfig, MemoryStore, Never, Request, Step, StoreSlot,
+    Answer, CounterKey, MemoryConfig, MemoryStore, Never, Request, RuleSlot, Step, StoreSlot,
 };
 
 fn step(limit: &Limit, identity: u64) -> Step {
@@ -49,6 +49,30 @@ fn deciding_in_line_allocates_nothing() {
         }
     });
     assert_eq!(counted.count_total, 0);
+}
+
+/// Limits that come with requests have nearly the largest number.
+#[test]
+fn a_rule_with_a_large_number_costs_as_little_as_another() {
+    let store = MemoryStore::new(MemoryConfig::default()).unwrap();
+    let spec = LimitSpec::new(Algorithm::FixedWindow, 100, Micros::from_secs(60));
+    let limit = Limit::try_new(spec).unwrap();
+    let now = Timestamp::from_secs(1_000);
+    let counted = allocation_counter::measure(|| {
+        for identity in 0..10_000 {
+            let step = Step {
+                rule: RuleSlot(u16::MAX - 1),
+                ..step(&limit, identity)
+            };
+            assert!(
+                store
+                    .decide_now(&Request::new(&[step], Mode::default(), now))
+                    .allowed
+            );
+        }
+        store.sweep(now, usize::MAX);
+    });
+    assert!(counted.bytes_total < 1 << 20, "{counted:?}");
 }
 
 /// Two stores on one node.

@@ -240,6 +240,19 @@ impl Store for Stores {
         self.shared()?.hash_key()
     }
 
+    fn forget_own(&self) -> u64 {
+        let own = self.members().filter_map(|member| match &member.store {
+            Backend::Memory(store) => Some(store),
+            Backend::Shared(_) => None,
+        });
+        let forgotten = own.map(|store| {
+            let counters = store.stats().counters;
+            store.clear();
+            counters
+        });
+        forgotten.sum()
+    }
+
     fn slot(&self, name: &str) -> StoreSlot {
         let found = self.0.named.iter().position(|named| &*named.name == name);
         let slot = found.and_then(|index| u8::try_from(index + 1).ok());

@@ -35,7 +35,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         written?;
         return Ok(code(report));
     }
-    let report = run?;
+    let report = match run {
+        Ok(report) => report,
+        Err(why) => {
+            // What is in the file passes for the report of this run, and is of an earlier one.
+            if let Err(error) = written {
+                output::complain(&format!("ratekeeper: {}", output::with_causes(&error)));
+            }
+            return Err(why);
+        }
+    };
     for error in report.errors() {
         output::complain(&format!("{error}\n"));
     }

@@ -82,7 +82,7 @@ fn start(flags: &Flags, what: What) -> Result<ExitCode> {
         output::complain_in_json();
     }
     let (layers, settings) = loaded?;
-    logging::start(&settings.values)?;
+    let log = logging::start(&settings.values)?;
     for warning in &layers.warnings {
         warn!("{warning}");
     }
@@ -97,7 +97,7 @@ fn start(flags: &Flags, what: What) -> Result<ExitCode> {
     let ended = runtime.block_on(serve(flags, &home, &settings, what, stop));
     // After a second signal, tasks that have not ended are not waited for.
     runtime.shutdown_background();
-    logging::finish();
+    drop(log);
     ended
 }
 

@@ -1,5 +1,5 @@
-//! Panics in the log. A thread that panics goes on where requests are answered: standard error, which may be a full pipe,
-//! must not stop it.
+//! Panics in the log. A thread that panics goes on where requests are answered, or accepted: standard error, which may be a
+//! full pipe, must not stop it. A panic that ends the process drops its [`Log`](super::Log), which waits for the line.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::PanicHookInfo;
@@ -12,10 +12,6 @@ use crate::output;
 pub(super) fn log_to(lines: &'static Lines) {
     std::panic::set_hook(Box::new(|panic| {
         lines.put(output::complaint(&told(panic)).into_bytes());
-        // Its end is that of the process, and nobody else waits for the line.
-        if thread::current().name() == Some("main") {
-            lines.finish();
-        }
     }));
 }
 
@@ -33,12 +29,15 @@ fn told(panic: &PanicHookInfo<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use crate::logging;
+    use crate::logging::writer::FLUSH_MAX;
     use crate::settings::{self, Flags};
     use ratekeeper_testkit::process::eventually;
     use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
     use std::io::{self, ErrorKind, PipeWriter, Write as _};
+    use std::panic::catch_unwind;
     use std::process::{Child, Command, Stdio};
     use std::thread;
+    use std::time::Instant;
 
     /// Set for the process that panics.
     const PANICS: &str = "RATEKEEPER_TEST_PANICS";
@@ -53,14 +52,18 @@ mod tests {
         fill(&writer);
         let child = this_test().stderr(writer).spawn();
         let mut child = Killed(child.expect("this test can be started"));
+        let mut ended = None;
         eventually("the thread has panicked", || {
-            child.0.try_wait().expect("it is ours").is_some()
+            ended = child.0.try_wait().expect("it is ours");
+            ended.is_some()
         });
+        assert!(ended.is_some_and(|it| it.success()), "{ended:?}");
         // With a reader, the log has the panic.
         let said = this_test().output().expect("this test can be started");
         let log = String::from_utf8_lossy(&said.stderr);
-        let told = "thread 'worker' panicked at ";
-        assert!(log.contains(told) && log.contains("a mistake"), "{log}");
+        let told = "thread 'main' panicked at ";
+        assert_eq!(log.matches(told).count(), 21, "{log}");
+        assert!(log.contains("the last mistake"), "{log}");
     }
 
     fn this_test() -> Command {
@@ -73,14 +76,25 @@ mod tests {
         command
     }
 
+    /// As the main thread does, which begins what has panicked again, until a panic ends it.
     fn panic_in_a_thread() {
-        let settings = settings::of_process(&Flags::default()).expect("the defaults are good");
-        logging::start(&settings.values).expect("no log is started");
-        let worker = thread::Builder::new().name("worker".to_owned());
-        let worker = worker.spawn(|| panic!("a mistake"));
+        let worker = thread::Builder::new().name("main".to_owned());
+        let worker = worker.spawn(|| {
+            let settings = settings::of_process(&Flags::default()).expect("the defaults are good");
+            let _log = logging::start(&settings.values).expect("no log is started");
+            let begun = Instant::now();
+            for _ in 0..20 {
+                let caught = catch_unwind(|| panic!("a mistake"));
+                assert!(caught.is_err());
+            }
+            assert!(begun.elapsed() < FLUSH_MAX * 10, "no panic waits");
+            panic!("the last mistake");
+        });
         let ended = worker.expect("a thread can be started").join();
-        assert!(ended.is_err());
-        logging::finish();
+        let why = ended.expect_err("it panics");
+        assert_eq!(why.downcast_ref(), Some(&"the last mistake"));
+        // At once, as a process ends: only what was waited for is written.
+        std::process::exit(0);
     }
 
     /// Writes to the pipe until it takes no more.

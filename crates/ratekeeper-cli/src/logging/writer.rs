@@ -18,7 +18,7 @@ use tracing::warn;
 const WAITING_MAX: usize = 4096;
 
 /// The longest wait for the last lines at the end of the process.
-const FLUSH_MAX: Duration = Duration::from_secs(1);
+pub(super) const FLUSH_MAX: Duration = Duration::from_secs(1);
 
 /// The interval between attempts to ask for the last lines while the queue is full.
 const RETRY: Duration = Duration::from_millis(10);

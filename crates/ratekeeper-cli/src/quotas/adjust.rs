@@ -1,8 +1,9 @@
 //! Takes the steps of policies by which limits of tenants follow their usage.
 
 use crate::background::Background;
-use ratekeeper_limiter::Limiter;
-use ratekeeper_quota::{AdjustRound, AdjustStep, Follower, QuotaError, QuotaStore};
+use ratekeeper_core::Timestamp;
+use ratekeeper_limiter::{Clock, Limiter};
+use ratekeeper_quota::{AdjustRound, AdjustStep, AdjustTimes, Follower, QuotaError, QuotaStore};
 use ratekeeper_rules::{AdjustMode, TenantHash};
 use ratekeeper_server::MaintenanceTask;
 use ratekeeper_stores::Stores;
@@ -118,14 +119,23 @@ async fn look(
     let rules = snapshot.rules();
     let (mut all, mut failed) = (Vec::new(), None);
     for domain in rules.domains().filter(|domain| domain.adjust().is_some()) {
-        // By the clock that calls are recorded by, which may be ahead of the wall for long.
-        let now = limiter.clock().now();
-        match store.adjust(domain.name(), rules, round, now).await {
+        let times = times(limiter.clock());
+        match store.adjust(domain.name(), rules, round, times).await {
             Ok(steps) => all.extend(steps),
             Err(error) => failed = Some(error),
         }
     }
     (all, failed)
+}
+
+/// The times of a look by the limiter's clock, which records the calls.
+fn times(clock: &Clock) -> AdjustTimes {
+    let recorded = clock.now();
+    let wall = recorded.as_micros().saturating_sub(clock.ahead().get());
+    AdjustTimes {
+        wall: Timestamp::from_micros(wall),
+        recorded,
+    }
 }
 
 fn tell(step: &AdjustStep, counts: &StepCounts) {
@@ -179,10 +189,10 @@ mod tests {
     use super::*;
     use crate::quotas::meter;
     use ratekeeper_core::Micros;
-    use ratekeeper_limiter::{Check, Clock, LimiterOptions, UsageMeter};
+    use ratekeeper_limiter::{Check, LimiterOptions, UsageMeter};
     use ratekeeper_quota::{DatabaseAddress, Editor, Precondition, TenantId, TenantPut};
     use ratekeeper_rules::{
-        Options, Source, TenantIndex, TenantKey, TenantPlan, TenantQuotas, load,
+        Dated as _, Options, Source, TenantIndex, TenantKey, TenantPlan, TenantQuotas, load,
     };
     use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 
@@ -217,6 +227,7 @@ descriptors:
         let address = DatabaseAddress::sqlite(&folder.path().join("quotas.db"));
         let key = TenantKey::from_bytes([7; 16]);
         let tenant = TenantId::of_value("d", "acme", false, &key);
+        let hash = tenant.hash;
         let meter = Arc::new(UsageMeter::default());
         let limiter = ahead(&meter);
         let mut tenants = TenantIndex::new(key.clone());
@@ -243,6 +254,10 @@ descriptors:
         assert!(failed.is_none(), "{failed:?}");
         let steps: Vec<_> = steps.iter().map(|step| (step.from, step.to)).collect();
         assert_eq!(steps, [(0, 1)]);
+        // Other nodes read its term by clocks that are not ahead.
+        let raised = store.get("d", hash).await.expect("it answers");
+        let raised = raised.expect("it is there").quotas.overrides;
+        assert!(raised[0].term().contains(Clock::new().now()));
     }
 
     #[test]

@@ -416,6 +416,17 @@ fn results_are_written_as_junit_xml() {
     assert_contains(&both.err, "cannot write no/out.xml");
 }
 
+/// The file of the run before would otherwise be taken for this one's in silence.
+#[test]
+fn a_report_that_cannot_be_written_is_told_of_also_where_no_test_could_run() {
+    let folder = folder("  - { entries: { key: a }, expect: allowed }\n");
+    let said = run(folder.path(), "rules test nothing --junit no/out.xml");
+    assert_eq!((said.code, &*said.out), (Some(1), ""));
+    for part in ["cannot write no/out.xml", "cannot read nothing"] {
+        assert_contains(&said.err, part);
+    }
+}
+
 /// A file that stays from the run before would be taken for this one's.
 #[test]
 fn junit_xml_tells_of_tests_that_could_not_run() {

@@ -9,6 +9,7 @@ use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::{Signal, eventually};
 use ratekeeper_testkit::ratekeeper::Setup;
 use ratekeeper_testkit::redis::Server;
+use serde_json::json;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -197,6 +198,43 @@ fn a_file_of_a_later_version_is_refused_and_left_as_it_is() {
     let knows = "--state data/counters.state: the state file is of format 200, and this version of Ratekeeper knows format 4: a later version wrote it; run that one, or move it away";
     assert_contains(&said, knows);
     assert_eq!(fs::read(&path).expect("it is there"), later);
+}
+
+/// A flood would otherwise take another share of the memory after each restart.
+#[test]
+fn a_rule_keeps_to_its_share_of_the_memory_over_a_restart() {
+    let folder = folder();
+    let rule = |key: &str| {
+        format!(
+            "- {{ key: {key}, rate_limit: {{ window: 10000d, limit: 1, algorithm: fixed_window }} }}\n"
+        )
+    };
+    let flooded = |rules: &[&str], names: &str| {
+        let rules: String = rules.iter().map(|key| rule(key)).collect();
+        let rules = format!("domain: d\ndescriptors:\n{rules}");
+        write(folder.path(), "rules.yaml", &rules);
+        let memory = "--memory-limit 1MiB --max-share 10%";
+        let service = setup(folder.path()).args(memory).start();
+        for part in 0..5 {
+            let checks: Vec<_> = (0..1_000)
+                .map(|user| {
+                    let user = format!("{names}-{part}-{user}");
+                    let entries = json!([{ "key": "user", "value": user }]);
+                    json!({ "domain": "d", "descriptors": [{ "entries": entries }] })
+                })
+                .collect();
+            let checks = json!({ "checks": checks }).to_string();
+            let (status, said) = http(service.port, "POST", "/v1/checks", &checks);
+            assert_eq!(status, 200, "{said}");
+        }
+        let counters = service.metric("ratelimit_store_counters");
+        assert!(service.stop().success());
+        counters
+    };
+    let share = flooded(&["user"], "before");
+    assert!((1..2_000).contains(&share), "{share} of 5,000 have room");
+    // The rule is another one by its number, and its counters are still its own.
+    assert_eq!(flooded(&["other", "user"], "after"), share);
 }
 
 /// Counters of `consistency: local` are in this process, beside those in Redis.

@@ -169,6 +169,51 @@ fn a_node_that_starts_while_the_default_store_hangs_shares_the_limits_of_the_oth
     assert_eq!(decision(&two, &[("eu", "a")]), ("deny".to_owned(), false));
 }
 
+/// All counters are named by one key, which is that of the Redis from then on. Those in memory would take their room unseen.
+#[test]
+fn counters_in_memory_are_forgotten_aloud_where_a_redis_that_comes_later_has_another_hash_key() {
+    let folder = tempdir().expect("a folder can be made");
+    let rules = "domain: d\ndescriptors:\n- { key: user, rate_limit: { window: 10000d, limit: 9, algorithm: fixed_window } }\n";
+    let node = |settings: &str| {
+        let state = "--state counters.state";
+        let node = serve(folder.path()).rules(rules).settings(settings);
+        node.args(state).start()
+    };
+    let left =
+        |service: &Ratekeeper, user: &str| service.check(&[("user", user)])["remaining"] == 8;
+    let service = node("{}\n");
+    assert!(left(&service, "ada") && left(&service, "bob"));
+    assert!(service.stop().success());
+
+    let mut late = Server::start();
+    late.process().kill();
+    let settings = format!(
+        "stores: {{ late: {{ url: 'redis://127.0.0.1:{}/' }} }}\n",
+        late.port()
+    );
+    let service = node(&settings);
+    assert!(!left(&service, "ada"), "it goes on from what was kept");
+    assert!(left(&service, "eve"));
+    late.restart();
+    let said = service.wait_for_log("are forgotten");
+    assert_contains(&said, "counters=3");
+    assert!(left(&service, "ada") && left(&service, "eve"));
+    assert_eq!(
+        service.metric("ratelimit_store_counters"),
+        2,
+        "bob's is gone"
+    );
+    assert!(service.stop().success());
+
+    let service = node(&settings);
+    assert!(!left(&service, "ada"), "by the key of that Redis");
+    assert!(
+        !service.log().contains("are forgotten"),
+        "{}",
+        service.log()
+    );
+}
+
 /// Each request is held to a limit in the default store, and to one in the other.
 const PARTED: &str = "domain: d
 evaluation: path

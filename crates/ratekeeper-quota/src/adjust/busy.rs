@@ -37,7 +37,7 @@ impl QuotaStore {
     /// By the calls of the rules that count, of which there are many rows: one for each minute.
     async fn busy_by_minute(&self, raised: &Raised<'_>) -> Result<BTreeSet<String>, QuotaError> {
         let least = raised.policy.threshold(raised.capacity, 0);
-        let current = demand::minute(raised.now);
+        let current = demand::minute(raised.times.recorded);
         let mut found = BTreeSet::new();
         // The period that ends with the current minute, which is not over yet, and the one before.
         for last in [current, current.saturating_sub(1)] {
@@ -72,7 +72,7 @@ impl QuotaStore {
     /// By all calls of each tenant in the hours of the period: no rule has more.
     async fn busy_by_hour(&self, raised: &Raised<'_>) -> Result<BTreeSet<String>, QuotaError> {
         let least = raised.policy.threshold(raised.capacity, 0);
-        let current = demand::minute(raised.now);
+        let current = demand::minute(raised.times.recorded);
         let first = current.saturating_sub(raised.period);
         let (hours, domain) = (first / 60..current / 60 + 1, raised.domain.name());
         let all = UsageFilter::default();

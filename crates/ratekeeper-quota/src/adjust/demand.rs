@@ -3,6 +3,8 @@
 use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_rules::ObservedCalls;
 
+use super::AdjustTimes;
+
 /// The microseconds of a minute.
 pub(super) const MINUTE: u64 = 60_000_000;
 
@@ -13,17 +15,21 @@ pub(super) const fn minute(now: Timestamp) -> u64 {
 
 /// The most calls in a period of whole minutes, among those that end in the current minute or the one before, and among
 /// those that end since `lower_after` ago. `calls` are by minute, in order.
+///
+/// Nodes may record calls by clocks that are ahead of the wall: the current minute of either clock counts, and no call is too
+/// late to be a reason for a limit that is raised.
 pub(super) fn of(
     calls: &[(u64, u64)],
     period: u64,
-    (lower_after, now): (Micros, Timestamp),
+    (lower_after, times): (Micros, AdjustTimes),
 ) -> ObservedCalls {
-    let current = minute(now);
-    let quiet = minute(Timestamp::from_micros(
-        now.as_micros().saturating_sub(lower_after.get()),
-    ));
+    let current = [times.wall, times.recorded].map(minute);
+    let before = current.map(|minute| minute.saturating_sub(1));
+    let quiet = times.wall.as_micros().saturating_sub(lower_after.get());
+    let quiet = minute(Timestamp::from_micros(quiet));
     // Between minutes with calls a period only loses some: these are the ends that matter.
-    let ends = [quiet, current.saturating_sub(1), current].map(|end| (end, 0));
+    let ends = current.into_iter().chain(before).chain([quiet]);
+    let ends = ends.map(|end| (end, 0));
     let mut calls: Vec<_> = calls.iter().copied().chain(ends).collect();
     calls.sort_unstable();
     let mut demand = ObservedCalls::default();
@@ -37,10 +43,10 @@ pub(super) fn of(
             sum -= calls_there;
             first += 1;
         }
-        if end >= quiet && end <= current {
+        if end >= quiet {
             demand.peak = demand.peak.max(sum);
         }
-        if end + 1 >= current && end <= current {
+        if current.contains(&end) || before.contains(&end) {
             demand.latest = demand.latest.max(sum);
         }
     }
@@ -54,7 +60,12 @@ mod tests {
     use super::*;
 
     /// The same, by adding up each period again.
-    fn slowly(calls: &[(u64, u64)], period: u64, lower_after: u64, current: u64) -> ObservedCalls {
+    fn slowly(
+        calls: &[(u64, u64)],
+        period: u64,
+        lower_after: u64,
+        (current, recorded): (u64, u64),
+    ) -> ObservedCalls {
         let sum = |end: u64| {
             let within = |minute: u64| minute <= end && minute + period > end;
             let counted = calls.iter().filter(|(minute, _)| within(*minute));
@@ -62,8 +73,12 @@ mod tests {
         };
         let quiet = current.saturating_sub(lower_after);
         ObservedCalls {
-            latest: sum(current).max(sum(current - 1)),
-            peak: (quiet..=current).map(sum).max().unwrap_or(0),
+            latest: [current - 1, current, recorded - 1, recorded]
+                .map(sum)
+                .into_iter()
+                .max()
+                .unwrap_or(0),
+            peak: (quiet..200).map(sum).max().unwrap_or(0),
         }
     }
 
@@ -74,14 +89,16 @@ mod tests {
             period in 1..20_u64,
             lower_after in 1..60_u64,
             current in 100..160_u64,
+            ahead in 0..30_u64,
         ) {
-            let calls: Vec<_> = calls.into_iter().filter(|(minute, _)| *minute <= current).collect();
-            let now = Timestamp::from_secs(current * 60 + 17);
+            let calls: Vec<_> = calls.into_iter().collect();
             // The quiet time begins within a minute.
+            let time = |minute: u64| Timestamp::from_secs(minute * 60 + 17);
+            let recorded = current + ahead;
+            let times = AdjustTimes { wall: time(current), recorded: time(recorded) };
             let lower_after_span = Micros::from_secs(lower_after * 60);
-            let found = of(&calls, period, (lower_after_span, now));
-            prop_assert_eq!(found.latest, slowly(&calls, period, lower_after, current).latest);
-            prop_assert_eq!(found.peak, slowly(&calls, period, lower_after, current).peak);
+            let found = of(&calls, period, (lower_after_span, times));
+            prop_assert_eq!(found, slowly(&calls, period, lower_after, (current, recorded)));
         }
     }
 }

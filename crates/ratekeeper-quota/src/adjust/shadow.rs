@@ -70,7 +70,7 @@ impl QuotaStore {
             let editor = editor();
             let after = json!({
                 "steps": step.to,
-                "since": raised.now.as_micros(),
+                "since": raised.times.wall.as_micros(),
                 "plan": step.plan,
                 "requests_per_unit": step.limit,
                 "shown": step.tenant.shown,

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use ratekeeper_core::{Micros, Regions, Timestamp};
 use ratekeeper_quota::{
-    AdjustRound, AdjustStep, CallRow, Precondition, QuotaStore, TenantPut, TenantRecord, UsageRow,
+    AdjustRound, AdjustStep, AdjustTimes, CallRow, Precondition, QuotaStore, TenantPut,
+    TenantRecord, UsageRow,
 };
 use ratekeeper_rules::{
     AdjustMode, Dated as _, NodeRegion, Options, RuleSet, Source, TenantOverride, TenantPlan,
@@ -95,11 +96,20 @@ async fn adjust(
     now: Timestamp,
 ) -> Vec<AdjustStep> {
     let [a, b] = nodes;
-    let one = Box::pin(a.adjust("d", rules, round, now));
-    let other = Box::pin(b.adjust("d", rules, round, now));
+    let times = by_clock(now, Micros::ZERO);
+    let one = Box::pin(a.adjust("d", rules, round, times));
+    let other = Box::pin(b.adjust("d", rules, round, times));
     let (one, other) = tokio::join!(one, other);
     let steps = one.expect("it answers").into_iter();
     steps.chain(other.expect("it answers")).collect()
+}
+
+/// The times of a node whose own clock is `ahead` of the wall.
+fn by_clock(wall: Timestamp, ahead: Micros) -> AdjustTimes {
+    AdjustTimes {
+        wall,
+        recorded: wall.after(ahead),
+    }
 }
 
 fn told(steps: &[AdjustStep]) -> Vec<(u16, u16, u64)> {
@@ -329,6 +339,59 @@ async fn tells_of_refused_steps(database: &Database) {
         assert!(why.contains("no plan 'enterprise'"), "{why}");
     }
     assert_eq!(raised(quotas, "acme").await, None);
+}
+
+#[test]
+fn sqlite_a_clock_that_is_ahead_moves_no_step() {
+    run(a_clock_that_is_ahead_moves_no_step(&Database::sqlite()));
+}
+
+#[test]
+fn postgres_a_clock_that_is_ahead_moves_no_step() {
+    run(a_clock_that_is_ahead_moves_no_step(&Database::postgres()));
+}
+
+/// A node that goes on from the time of saved counters records its calls, and looks at them, by a clock that the others do
+/// not have.
+async fn a_clock_that_is_ahead_moves_no_step(database: &Database) {
+    let nodes = nodes(database);
+    let [quotas, other] = &nodes;
+    let text = rules_text("minute", "on", 1_000).replace("mode: on", "mode: on, lower_after: 30m");
+    let rules = loaded(text);
+    let minutes = |minutes: u64| Micros::from_secs(60 * minutes);
+    let ahead = minutes(50);
+    for name in ["acme", "bob"] {
+        put(quotas, name, &on("pro")).await;
+        let busy = [calls(name, "a", NOW.after(ahead), 1_300)];
+        quotas.write_usage(&busy).await.expect("it can be written");
+    }
+    let look = async |node: &QuotaStore, times| {
+        let steps = node.adjust("d", &rules, AdjustRound::All, times).await;
+        told(&steps.expect("it answers"))
+    };
+    let steps = look(quotas, by_clock(NOW, ahead)).await;
+    assert_eq!(steps, [(0, 1, 1_500); 2]);
+    for name in ["acme", "bob"] {
+        let own = &record(quotas, name).await.quotas.overrides[0];
+        assert!(own.term().contains(NOW), "it is in force on all nodes");
+    }
+    let steps = look(quotas, by_clock(NOW.after(minutes(1)), ahead)).await;
+    assert_eq!(steps, [(1, 2, 2_000); 2], "a minute later, by the wall");
+
+    // One is busy on another node, the other on this one alone: neither node lowers the limit for want of calls that it sees.
+    let later = NOW.after(minutes(32));
+    let busy = [calls("acme", "b", later, 1_900)];
+    quotas.write_usage(&busy).await.expect("it can be written");
+    let busy = [calls("bob", "a", later.after(ahead), 1_900)];
+    quotas.write_usage(&busy).await.expect("it can be written");
+    assert_eq!(look(other, by_clock(later, Micros::ZERO)).await, []);
+    assert_eq!(look(quotas, by_clock(later, ahead)).await, []);
+    let quiet = later.after(minutes(50));
+    assert_eq!(
+        look(other, by_clock(quiet, Micros::ZERO)).await,
+        [(2, 1, 1_500)]
+    );
+    assert_eq!(raised(quotas, "acme").await.map(|it| it.0), Some(1));
 }
 
 /// During an upgrade nodes of both builds look at the same tenants.

@@ -144,10 +144,7 @@ impl Shard {
         if plan.rule == NO_RULE {
             return false;
         }
-        let held = self
-            .rules
-            .get(usize::from(plan.rule.0))
-            .map_or(0, |n| *n as usize);
+        let held = self.rules.get(plan.rule) as usize;
         let added = cx.others.iter().filter(|other| {
             matches!(other.spot, Spot::New(_))
                 && other.shard == plan.shard

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use ratekeeper_core::{Ask, Limit, Mode, Moment, Outcome, Shape, StateMut, StateRef, Timestamp};
 
+use super::by_rule::ByRule;
 use super::eviction::Doomed;
 use super::heap::{Budget, Slab, bytes_of};
 use super::meta::Meta;
@@ -26,8 +27,8 @@ pub(super) struct Shard {
     pub(super) tally: Tally,
     /// The position from which to search next for something to evict or to reclaim.
     pub(super) hand: usize,
-    /// Counters of each rule, by slot.
-    pub(super) rules: Vec<u32>,
+    /// Counters of each rule.
+    pub(super) rules: ByRule<u32>,
     /// The most counters of one rule.
     pub(super) rule_most: usize,
     /// Counters to remove if those steps of the current request are charged.
@@ -47,7 +48,7 @@ impl Shard {
             now: Timestamp::EPOCH,
             tally: Tally::default(),
             hand: 0,
-            rules: Vec::new(),
+            rules: ByRule::default(),
             rule_most,
             doomed: Vec::new(),
         }
@@ -265,19 +266,15 @@ impl Shard {
     /// The part of its maximum of counters that a rule holds, in thousandths.
     pub(super) fn permille_of(&self, rule: RuleSlot) -> u64 {
         let most = self.rule_most.min(self.table.capacity()).max(1) as u64;
-        let held = self.rules.get(usize::from(rule.0)).map_or(0, |held| *held);
-        (u64::from(held) * 1_000 / most).min(1_000)
+        (u64::from(self.rules.get(rule)) * 1_000 / most).min(1_000)
     }
 
     fn count_rule(&mut self, rule: RuleSlot, change: i32) {
         if rule == NO_RULE {
             return;
         }
-        let index = usize::from(rule.0);
-        if self.rules.len() <= index {
-            self.rules.resize((index + 1).next_power_of_two(), 0);
-        }
-        self.rules[index] = self.rules[index].saturating_add_signed(change);
+        let held = self.rules.get_mut(rule);
+        *held = held.saturating_add_signed(change);
     }
 
     /// Removes the counter; returns the heap bytes that it took, which stay reserved.

@@ -249,20 +249,23 @@ fn test_new(
 /// there was room for it, and has to find that still.
 fn windows_promised(part: &Shard, steps: &[Step], tests: &[Tested], key: CounterKey) -> usize {
     let place = SyncedCounters::part_of(key);
-    let is_new = |index: usize, step: &Step| {
-        let makes_one = step.hits != 0 || step.limit.is_post_paid();
-        makes_one
+    let makes_one = |(step, tested): &(&Step, &Tested)| {
+        matches!(tested.outcome, StepOutcome::Counted(_))
+            && (step.hits != 0 || step.limit.is_post_paid())
             && step.key != key
             && SyncedCounters::part_of(step.key) == place
             && !part.entries.contains_key(&step.key)
-            && steps[..index].iter().all(|before| before.key != step.key)
     };
-    let made = steps.iter().zip(tests).enumerate();
-    let made = made.filter(|(index, (step, tested))| {
-        matches!(tested.outcome, StepOutcome::Counted(_)) && is_new(*index, step)
-    });
-    made.map(|(_, (step, _))| SyncedCounter::parts_of(&step.limit))
-        .sum()
+    // Several steps may have a counter in common, which the first of those that make one makes.
+    let mut made: SmallVec<[CounterKey; 4]> = SmallVec::new();
+    let mut windows = 0;
+    for (step, _) in steps.iter().zip(tests).filter(makes_one) {
+        if !made.contains(&step.key) {
+            made.push(step.key);
+            windows += SyncedCounter::parts_of(&step.limit);
+        }
+    }
+    windows
 }
 
 const fn ask(step: &Step, taken: u64) -> Ask {

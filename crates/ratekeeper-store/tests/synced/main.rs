@@ -555,6 +555,11 @@ fn room_that_one_step_of_a_request_takes_is_none_for_another() {
         verdicts.outcomes[..],
         [StepOutcome::Counted(_), StepOutcome::Full(_)]
     ));
+    // A look before the hit makes no counter, and the hit still does.
+    let look = Step { hits: 0, ..one };
+    let verdicts = decide(&node, &[look, one, other], 0);
+    assert!(!verdicts.allowed);
+    assert!(matches!(verdicts.outcomes[2], StepOutcome::Full(_)));
     // It has taken no room, and two steps of one counter need no more than one.
     let verdicts = decide(&node, &[one, one], 0);
     assert!(verdicts.allowed);

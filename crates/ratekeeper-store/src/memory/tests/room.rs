@@ -28,7 +28,7 @@ fn new_in(shard: usize, rule: u16) -> impl Iterator<Item = Step> {
 /// The most counters of a rule in a shard, and those that the first shard has of rule 1.
 fn share_of(store: &MemoryStore) -> (usize, usize) {
     let shard = store.shards[0].0.lock();
-    (shard.rule_most, shard.rules[1] as usize)
+    (shard.rule_most, shard.rules.get(RuleSlot(1)) as usize)
 }
 
 fn is_counted(store: &MemoryStore, step: Step, secs: u64) -> bool {
@@ -240,7 +240,7 @@ fn a_counter_counts_for_the_rule_that_asked_for_it_last() {
         audit(&store, 0);
         let shard = store.shards[0].0.lock();
         (1..4)
-            .map(|rule| shard.rules.get(rule).copied().unwrap_or(0))
+            .map(|rule| shard.rules.get(RuleSlot(rule)))
             .collect::<Vec<_>>()
     };
     let of = |rule| Step {
