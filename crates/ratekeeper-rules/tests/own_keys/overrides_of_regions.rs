@@ -1,8 +1,9 @@
 //! Overrides on plans whose limits regions share in another way than that of the default plan.
 
+use ratekeeper_core::Timestamp;
 use ratekeeper_rules::{
-    Consistency, RegionMode, RuleSet, TenantIndex, TenantKey, TenantOverride, TenantPlan,
-    TenantQuotas,
+    Consistency, Dated, RegionMode, RuleSet, TenantIndex, TenantKey, TenantOverride, TenantPlan,
+    TenantQuotas, Term,
 };
 
 use crate::regions::{enforced, refused, rules};
@@ -106,4 +107,115 @@ fn an_override_is_refused_where_its_buckets_would_be_leased_and_lent() {
         told[0].contains("with `consistency: leased` here"),
         "{told:?}"
     );
+}
+
+const DAY: u64 = 86_400;
+
+fn term(from: u64, until: u64) -> Term {
+    Term {
+        from: Timestamp::from_secs(from * DAY),
+        until: Timestamp::from_secs(until * DAY),
+    }
+}
+
+/// Plans that regions count together and of which each has all, where a token bucket is possible on the latter alone.
+fn counted_and_whole() -> String {
+    text(
+        "{ window: 1m, limit: 600, algorithm: fixed_window, regions: counted }",
+        "{ window: 1m, limit: 6000, algorithm: token_bucket, regions: none }",
+    )
+}
+
+/// Whether a token bucket is allowed in the second term to a tenant on these plans, by the database and by files.
+fn allows(plans: &[(&str, Term)], own: Term) -> bool {
+    let text = counted_and_whole();
+    let mut quotas = stored(9_000, Some("token_bucket"));
+    let of_plans = plans.iter();
+    quotas.plans = of_plans
+        .map(|(name, term)| TenantPlan::new(*name).during(*term))
+        .collect();
+    quotas.overrides = vec![quotas.overrides.remove(0).during(own)];
+    let by_check = quotas.check("d", &rules(&text, "eu"));
+    let dates = |term: Term| {
+        let (from, until) = term.dates();
+        let from = from.map(|at| format!(", effective_at: {}", at));
+        let until = until.map(|at| format!(", expires_at: {}", at));
+        from.unwrap_or_default() + &until.unwrap_or_default()
+    };
+    let of_plans = plans.iter();
+    let of_plans = of_plans.map(|(name, term)| format!("{{ name: {name}{} }}", dates(*term)));
+    let of_plans = format!("[ {} ]", of_plans.collect::<Vec<_>>().join(", "));
+    let own = format!(
+        "window: 1m, limit: 9000, algorithm: token_bucket{}",
+        dates(own)
+    );
+    let of_files = listed(&text, &of_plans, &own);
+    match by_check {
+        Ok(()) => {
+            rules(&of_files, "eu");
+            true
+        }
+        Err(_) => {
+            let told = refused(&of_files);
+            assert!(
+                told[0].contains("a token_bucket is not counted"),
+                "{told:?}"
+            );
+            false
+        }
+    }
+}
+
+/// The default plan counts only where no other is in force, and only the plan that is in force counts.
+#[test]
+fn an_override_is_allowed_by_the_plans_of_its_own_time() {
+    let (pro, max) = ("pro", "max");
+    let ended = [(pro, term(10, 20))];
+    assert!(allows(&ended, term(10, 20)));
+    assert!(allows(&ended, term(12, 18)));
+    assert!(!allows(&ended, term(9, 20)));
+    assert!(!allows(&ended, term(10, 21)));
+    assert!(!allows(&ended, Term::ALWAYS));
+    // Without a gap.
+    let after = [(pro, term(10, 15)), (pro, term(15, 20))];
+    assert!(allows(&after, term(10, 20)));
+    let gap = [(pro, term(10, 15)), (pro, term(16, 20))];
+    assert!(!allows(&gap, term(10, 20)));
+    // Max has the limit of the default plan.
+    let next = [(pro, term(10, 20)), (max, term(20, 30))];
+    assert!(allows(&next, term(10, 20)));
+    assert!(!allows(&next, term(10, 21)));
+    // Of several in force, the one that began last counts.
+    let between = [(pro, Term::ALWAYS), (max, term(10, 20))];
+    assert!(allows(&between, term(0, 10)));
+    assert!(!allows(&between, term(0, 11)));
+    assert!(!allows(&between, Term::ALWAYS));
+    assert!(allows(&between, term(20, 30)));
+    let beneath = [(max, term(10, 20)), (pro, term(10, 21))];
+    let hidden = [
+        (
+            max,
+            Term {
+                from: Timestamp::EPOCH,
+                ..term(10, 20)
+            },
+        ),
+        beneath[1],
+    ];
+    assert!(allows(&hidden, term(10, 21)));
+}
+
+/// The tenant as a whole has dates, and its override those of the tenant.
+#[test]
+fn an_override_of_a_tenant_with_dates_needs_no_default_plan() {
+    let own = "window: 1m, limit: 9000, algorithm: token_bucket";
+    let text = counted_and_whole();
+    let whole = |dates: &str| {
+        text.clone()
+            + &format!(
+                "tenants: [ {{ tenant: acme, plan: pro{dates}, overrides: [ {{ {own} }} ] }} ]\n"
+            )
+    };
+    let rules = rules(&whole(", effective_at: 1970-01-02T00:00:00Z"), "eu");
+    assert_eq!(enforced(&rules, "acme", DAY), (9_000, None));
 }
