@@ -219,3 +219,44 @@ fn an_override_of_a_tenant_with_dates_needs_no_default_plan() {
     let rules = rules(&whole(", effective_at: 1970-01-02T00:00:00Z"), "eu");
     assert_eq!(enforced(&rules, "acme", DAY), (9_000, None));
 }
+
+/// What is off for all who have it is ignored, even if the rules allow it to others.
+#[test]
+fn an_override_that_is_off_on_its_tenants_plan_is_told_as_ignored() {
+    let key = TenantKey::from_bytes([9; 16]);
+    let rules = rules(&counted_and_whole(), "eu");
+    let mut quotas = stored(9_000, Some("token_bucket"));
+    assert_eq!(with(&rules, &quotas).1, 0);
+    quotas.plans.clear();
+    assert_eq!(with(&rules, &quotas).1, 1);
+    let during = |plans: &[(&str, Term)], own: Term| {
+        let mut quotas = stored(9_000, Some("token_bucket"));
+        let of_plans = plans.iter();
+        quotas.plans = of_plans
+            .map(|(name, term)| TenantPlan::new(*name).during(*term))
+            .collect();
+        quotas.overrides = vec![quotas.overrides.remove(0).during(own)];
+        with(&rules, &quotas).1
+    };
+    assert_eq!(during(&[("pro", term(10, 20))], term(10, 20)), 0);
+    assert_eq!(during(&[("max", Term::ALWAYS)], term(10, 20)), 1);
+    assert_eq!(during(&[("pro", term(10, 20))], term(10, 21)), 1);
+    // Once no tenant has it any more, or all who have it are on pro, it is ignored no longer.
+    let mut index = TenantIndex::new(key.clone());
+    let off = TenantQuotas {
+        plans: Vec::new(),
+        ..stored(9_000, Some("token_bucket"))
+    };
+    index.put("d", key.hash("acme"), &off);
+    index.put("d", key.hash("bolt"), &stored(9_000, Some("token_bucket")));
+    let joined = rules.with_tenants(&index);
+    assert_eq!(joined.unknown, 1);
+    index.remove("d", key.hash("acme"));
+    assert_eq!(joined.rules.with_tenants(&index).unknown, 0);
+    // Nor one that no plan allows.
+    index.put("d", key.hash("acme"), &stored(9_000, Some("nonsense")));
+    let joined = joined.rules.with_tenants(&index);
+    assert_eq!(joined.unknown, 1);
+    index.remove("d", key.hash("acme"));
+    assert_eq!(joined.rules.with_tenants(&index).unknown, 0);
+}
