@@ -126,7 +126,7 @@ fn counted_and_whole() -> String {
     )
 }
 
-/// Whether a token bucket is allowed in the second term to a tenant on these plans, by the database and by files.
+/// Returns true if a token bucket is allowed in the second term to a tenant on these plans, by the database and by files.
 fn allows(plans: &[(&str, Term)], own: Term) -> bool {
     let text = counted_and_whole();
     let mut quotas = stored(9_000, Some("token_bucket"));
@@ -220,7 +220,7 @@ fn an_override_of_a_tenant_with_dates_needs_no_default_plan() {
     assert_eq!(enforced(&rules, "acme", DAY), (9_000, None));
 }
 
-/// What is off for all who have it is ignored, even if the rules allow it to others.
+/// An override that is off for all who have it is ignored, even if the rules allow it to others.
 #[test]
 fn an_override_that_is_off_on_its_tenants_plan_is_told_as_ignored() {
     let key = TenantKey::from_bytes([9; 16]);
