@@ -8,7 +8,7 @@ use ratekeeper_core::region::loans::LoanKind;
 use ratekeeper_core::{Limit, Micros, Regions, Unshareable, Whole};
 
 use crate::named::named;
-use crate::{Rule, RuleLimit};
+use crate::{Consistency, Rule, RuleLimit};
 
 /// The region of the node that reads rules.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -100,21 +100,12 @@ pub(crate) struct RegionKeys {
 
 impl RegionKeys {
     /// Those of `rule`.
-    pub(crate) fn of_rule(rule: &Rule) -> Self {
-        Self::of(rule.regions, rule.post_interval, rule.on_silence)
-    }
-
-    /// Those that are written so.
-    pub(crate) fn of(
-        mode: Option<RegionMode>,
-        post_interval: Option<Micros>,
-        on_silence: Option<OnSilence>,
-    ) -> Self {
+    pub(crate) fn of(rule: &Rule) -> Self {
         Self {
-            mode,
+            mode: rule.regions,
             counted: Counted {
-                interval: post_interval.unwrap_or(POST_INTERVAL),
-                silent: match on_silence.unwrap_or_default() {
+                interval: rule.post_interval.unwrap_or(POST_INTERVAL),
+                silent: match rule.on_silence.unwrap_or_default() {
                     OnSilence::Alone => Silent::Alone,
                     OnSilence::Share => Silent::Share,
                 },
@@ -192,23 +183,30 @@ impl Rule {
     }
 }
 
-/// The share of `limit` in the region of this node; None for a limit that regions do not share, and where the region is
-/// not known.
+/// The share of `limit` in the region of this node, where `rule` has it; None for a limit that regions do not share, and
+/// where the region is not known.
 ///
 /// # Errors
 /// A message and its help.
 pub(crate) fn share(
     limit: &RuleLimit,
-    keys: RegionKeys,
+    rule: &Rule,
     region: &NodeRegion,
 ) -> Result<Option<RegionShare>, (String, &'static str)> {
+    let keys = RegionKeys::of(rule);
     let (RuleLimit::Limited(limit), Some(mode)) = (limit, keys.mode) else {
         return Ok(None);
     };
     match mode {
         RegionMode::Regional => {}
-        RegionMode::Bounded => check_lent(limit)?,
-        RegionMode::Counted => check_counted(limit, keys.counted)?,
+        RegionMode::Bounded => {
+            check_counting(limit, rule, mode)?;
+            check_lent(limit)?;
+        }
+        RegionMode::Counted => {
+            check_counting(limit, rule, mode)?;
+            check_counted(limit, keys.counted)?;
+        }
         RegionMode::Unshared => return Ok(None),
     }
     let regions = match region {
@@ -253,6 +251,42 @@ pub(crate) fn share(
             Err((message, help))
         }
     }
+}
+
+/// Refuses to lend parts of, or to count together, what is not decided by the region's store, or from what nodes hold of it
+/// for its window.
+fn check_counting(
+    limit: &Limit,
+    rule: &Rule,
+    mode: RegionMode,
+) -> Result<(), (String, &'static str)> {
+    let is_counted = mode == RegionMode::Counted;
+    let (why, help) = match rule.consistency {
+        _ if rule.count_denied && is_counted => (
+            "with `count_denied`, as denied requests in one region would use up the limit of all others",
+            "write `count_denied: false`",
+        ),
+        _ if rule.count_denied => (
+            "with `count_denied`, as what others lent could be used up by denied requests",
+            "write `count_denied: false`",
+        ),
+        None | Some(Consistency::Exact) => return Ok(()),
+        Some(Consistency::Leased)
+            if is_counted || LoanKind::of(limit) != Some(LoanKind::Bucket) =>
+        {
+            return Ok(());
+        }
+        Some(Consistency::Leased) => (
+            "with `consistency: leased` here: a bucket that becomes smaller could not charge what nodes hold of it",
+            "write `consistency: exact`, or `algorithm: sliding_window`",
+        ),
+        Some(Consistency::Synced | Consistency::Local) => (
+            "with this consistency: the region's store decides each request",
+            "write `consistency: exact`",
+        ),
+    };
+    let message = format!("`regions: {}` is not possible {why}", mode.name());
+    Err((message, help))
 }
 
 /// Refuses limits and bursts of so few hits that lending is of no use.

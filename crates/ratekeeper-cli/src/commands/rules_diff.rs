@@ -1,8 +1,9 @@
 //! `ratekeeper rules diff OLD NEW`.
 
-mod free;
 mod loosened;
 mod report;
+mod requests;
+mod taken;
 
 use crate::cli::{FailOn, RulesDiff};
 use crate::settings::{self, Flags, Settings};

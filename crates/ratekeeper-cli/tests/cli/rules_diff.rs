@@ -304,3 +304,161 @@ fn the_exit_code_may_be_that_of_warnings_alone() {
         "unknown key 'bananas'",
     );
 }
+
+/// The warnings of a change, each without its mark.
+fn warnings(old: &str, new: &str) -> Vec<String> {
+    let said = diff(old, new, "");
+    assert_ne!(said.code, Some(2), "{}", said.err);
+    let lines = said.out.lines();
+    let warnings = lines.filter_map(|line| line.strip_prefix("warning: "));
+    warnings.map(str::to_owned).collect()
+}
+
+/// Descriptors of the domain `d`.
+fn rules(descriptors: &[&str]) -> String {
+    format!("domain: d\ndescriptors:\n- {}\n", descriptors.join("\n- "))
+}
+
+/// A limit of ten a second, if need be among other keys.
+const LIMIT: &str = "rate_limit: { window: 1s, limit: 10 }";
+
+#[test]
+fn a_descriptor_that_takes_requests_from_a_limit_below_another_is_warned_of() {
+    let path = &*format!("{{ key: tenant, descriptors: [ {{ key: path, {LIMIT} }} ] }}");
+    let old = rules(&[path]);
+    let of = |place: &str, why: &str| {
+        vec![format!(
+            "d.{place}: new, {why}; d.tenant.path held for its requests"
+        )]
+    };
+    let free = "without a limit of its own";
+    for (own, warning) in [
+        ("{ key: tenant, value: acme }", of("tenant_acme", free)),
+        ("{ key: tenant, value: 'a*' }", of("tenant_a*", free)),
+        (
+            "{ key: tenant, value: acme, descriptors: [ { key: path } ] }",
+            of("tenant_acme.path", free),
+        ),
+        (
+            "{ key: tenant, value: acme, rate_limit: { window: 1s, limit: 1 } }",
+            of("tenant_acme", "without a limit for further entries"),
+        ),
+        (
+            "{ key: tenant, value: acme, descriptors: [ { key: path, shadow_mode: true, rate_limit: { window: 1s, limit: 1 } } ] }",
+            of("tenant_acme.path", "and is in shadow, and denies nobody"),
+        ),
+        // As many more as they need.
+        (
+            "{ key: tenant, value: acme, descriptors: [ { key: path, rate_limit: { window: 1s, limit: 99 } } ] }",
+            Vec::new(),
+        ),
+    ] {
+        assert_eq!(warnings(&old, &rules(&[path, own])), warning, "{own}");
+    }
+    let acme = rules(&[path, "{ key: tenant, value: acme }"]);
+    assert_eq!(warnings(&acme, &old).len(), 0);
+    // A limit of all the tenant's requests holds for those with a path, too.
+    let all = format!("{{ key: tenant, value: acme, {LIMIT} }}");
+    let by_path = |text: String| text.replace("domain: d", "domain: d\nevaluation: path");
+    let new = by_path(rules(&[path, &all]));
+    assert_eq!(warnings(&by_path(old), &new).len(), 0);
+}
+
+#[test]
+fn a_limit_of_one_plan_is_missed_as_well() {
+    let plans = |acme: &str| {
+        format!(
+            "domain: d\nplans: [free, pro]\ntenant: t\ndescriptors:\n- key: t\n  descriptors:\n  - {{ key: path, plans: {{ pro: {{ window: 1s, \
+             limit: 10 }} }} }}\n{acme}"
+        )
+    };
+    let new = plans("- { key: t, value: acme }\n");
+    assert_eq!(
+        warnings(&plans(""), &new),
+        ["d.t_acme: new, without a limit of its own; d.t.path@pro held for its requests"]
+    );
+}
+
+#[test]
+fn a_value_that_takes_requests_from_a_pattern_is_warned_of() {
+    let pattern = &*format!("{{ key: path, value: '/v1/*', {LIMIT} }}");
+    let old = rules(&[pattern]);
+    let new = rules(&[pattern, "{ key: path, value: /v1/Health }"]);
+    let warning =
+        "d.path_/v1/Health: new, without a limit of its own; d.path_/v1/* held for its requests";
+    assert_eq!(warnings(&old, &new), [warning]);
+    let beside = rules(&[pattern, "{ key: path, value: /health }"]);
+    assert_eq!(warnings(&old, &beside).len(), 0);
+}
+
+/// Any part of the path may be the one that named a value.
+#[test]
+fn a_removed_limit_whose_requests_meet_another_is_no_warning() {
+    let below = |key: &str, limit: u64| {
+        format!(
+            "{{ {key}, descriptors: [ {{ key: path, rate_limit: {{ window: 1s, limit: {limit} }} }} ] }}"
+        )
+    };
+    let (all, acme) = (
+        below("key: tenant", 5),
+        below("key: tenant, value: acme", 10),
+    );
+    let (pattern, health) = (
+        "{ key: path, value: '/v1/*', rate_limit: { window: 1s, limit: 5 } }",
+        "{ key: path, value: /v1/health, rate_limit: { window: 1s, limit: 10 } }",
+    );
+    for (old, new) in [([&*all, &*acme], [&*all]), ([pattern, health], [pattern])] {
+        assert_eq!(warnings(&rules(&old), &rules(&new)).len(), 0);
+    }
+    let laxer = below("key: tenant", 99);
+    assert_eq!(
+        warnings(&rules(&[&laxer, &acme]), &rules(&[&laxer])),
+        ["d.tenant_acme.path: removed; d.tenant.path decides in its place: 99 per 1s"]
+    );
+    assert_eq!(
+        warnings(&rules(&[&acme]), &rules(&[&all.replace("tenant", "other")])),
+        ["d.tenant_acme.path: removed, and no limit is left in its place"]
+    );
+}
+
+#[test]
+fn a_limit_that_leaves_a_list_is_warned_of_unless_another_is_as_strict() {
+    let list = |limits: &str| rules(&[&format!("{{ key: a, rate_limit: [{limits}] }}")]);
+    let (second, day) = ("{ window: 1s, limit: 10 }", "{ window: 1d, limit: 1000 }");
+    let both = list(&format!("{second}, {day}"));
+    assert_eq!(
+        warnings(&both, &list(second)),
+        ["d.a#1d: removed; d.a#1s decides in its place: 10 per 1s"]
+    );
+    assert_eq!(
+        warnings(&both, &list(day)),
+        ["d.a#1s: removed; d.a#1d decides in its place: 1000 per 1d"]
+    );
+    let hour = "{ window: 1h, limit: 40 }";
+    assert_eq!(
+        warnings(&both, &list(&format!("{second}, {hour}"))).len(),
+        0
+    );
+}
+
+#[test]
+fn a_limit_that_is_renamed_and_laxer_is_told_as_one() {
+    let renamed = OLD.replace("{ key: a, rate_limit", "{ key: a, id: q, rate_limit");
+    let raised = renamed.replacen("limit: 5", "limit: 9", 1);
+    assert_eq!(warnings(OLD, &raised).len(), 0);
+    let shadow = renamed.replace("id: q", "id: q, shadow_mode: true");
+    let warning = "d.a: it is in shadow, and denies nobody now";
+    assert_eq!(warnings(OLD, &shadow), [warning]);
+}
+
+#[test]
+fn a_service_level_that_goes_is_warned_of() {
+    let level = "slas:\n- id: exports\n  match: { methods: [GET], pathPattern: /exports/* }\n  \
+                 tiers: [{ period: 1m, threshold: 1 }]\n";
+    let other = level.replace("exports", "imports");
+    let [warning] = &*warnings(level, &other) else {
+        panic!("one limit is lifted");
+    };
+    assert_contains(warning, "removed, and no limit is left in its place");
+    assert_eq!(warnings(level, level).len(), 0);
+}

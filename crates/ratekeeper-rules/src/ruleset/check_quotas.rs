@@ -53,24 +53,18 @@ impl TenantQuotas {
             |one: &TenantOverride, other: &TenantOverride| one.descriptor == other.descriptor;
         check_terms(QuotaList::Overrides, OVERRIDES_MAX, &self.overrides, same)?;
         let site = rules.site(found);
-        let plans = self.plans_among(known);
+        let plans = self.plans.iter().filter_map(|own| {
+            let index = known.iter().position(|plan| *plan == own.plan)?;
+            let plan = u16::try_from(index).ok().map(PlanIndex)?;
+            Some((own.term(), plan))
+        });
+        let plans: Vec<_> = plans.collect();
         for (at, own) in self.overrides.iter().enumerate() {
             let made = own.compile(&site, rules.rules());
-            made.and_then(|made| made.check(&plans))
+            made.and_then(|made| made.check(own.term().plans(&plans)))
                 .map_err(|refused| refused.at(at))?;
         }
         Ok(())
-    }
-
-    /// The plans that the tenant is on at any time: the default one too, unless another is for ever.
-    fn plans_among(&self, known: &[Box<str>]) -> Vec<PlanIndex> {
-        let plans = self.plans.iter().filter_map(|own| {
-            let index = known.iter().position(|plan| *plan == own.plan)?;
-            u16::try_from(index).ok().map(PlanIndex)
-        });
-        let is_always = self.plans.iter().any(|own| own.term() == Term::ALWAYS);
-        let default = (!is_always).then_some(PlanIndex::DEFAULT);
-        plans.chain(default).collect()
     }
 }
 
@@ -148,9 +142,8 @@ impl MadeOverride {
     }
 
     /// Checks that it is allowed on all of `plans`.
-    fn check(self, plans: &[PlanIndex]) -> Result<(), RefusedQuota> {
-        let target = &self.target;
-        let plans: Vec<_> = plans.iter().map(|plan| target.plan_for(*plan)).collect();
+    fn check(self, plans: impl Iterator<Item = PlanIndex>) -> Result<(), RefusedQuota> {
+        let plans: Vec<_> = plans.map(|plan| self.target.plan_for(plan)).collect();
         let mut rules = self.rules.into_iter();
         let refused = rules.find_map(|(plan, rule)| rule.err().filter(|_| plans.contains(&plan)));
         refused.map_or(Ok(()), Err)

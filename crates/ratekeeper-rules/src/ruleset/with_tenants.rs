@@ -17,8 +17,8 @@ use crate::{Domain, PlanIndex, Rule, RuleIndex, ServiceLevel};
 pub struct WithTenants {
     /// The rules.
     pub rules: RuleSet,
-    /// Domains, plans and limits that tenants have and the rules do not allow, limits on no plan: such a tenant is on the
-    /// default plan, without that limit.
+    /// Domains, plans and limits that tenants have and the rules do not allow, limits on a plan of one of these tenants: such a
+    /// tenant is on the default plan, without that limit.
     pub unknown: usize,
 }
 
@@ -71,11 +71,7 @@ impl RuleSet {
             }
             self.resolve(domain, &tenants, &mut resolved, &mut all);
             unknown += resolved.plans.iter().filter(|plan| plan.is_none()).count();
-            unknown += resolved
-                .limits
-                .iter()
-                .filter(|limit| limit.is_none())
-                .count();
+            unknown += tenants.ignored(&resolved);
             domain.stored = Some(StoredTenants {
                 key: index.key.clone(),
                 tenants,

@@ -6,7 +6,7 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use super::quotas::{Dated, TenantOverride, TenantPlan, TenantQuotas};
 use super::table::{PackedTable, StoredTenant};
@@ -149,7 +149,7 @@ impl DomainTenants {
         let Some(tenant) = self.table.get(hash).filter(StoredTenant::has_limits) else {
             return;
         };
-        let numbers: Vec<_> = tenant.limits().collect();
+        let numbers: Vec<_> = tenant.limits().map(|(_, limit)| limit).collect();
         let uses = Arc::make_mut(&mut self.uses);
         for number in numbers {
             if let Some(count) = uses.get_mut(place(number)) {
@@ -163,7 +163,7 @@ impl DomainTenants {
             return;
         }
         let uses = Arc::make_mut(&mut self.uses);
-        for place in tenant.limits().map(place) {
+        for place in tenant.limits().map(|(_, limit)| place(limit)) {
             if uses.len() <= place {
                 uses.resize(place + 1, 0);
             }
@@ -184,23 +184,28 @@ impl DomainTenants {
         rebuilt
     }
 
+    /// The number of limits that tenants have and the rules do not allow on a plan that one of them is on in the limit's time.
+    /// Looks at all tenants if one is allowed on some plans alone.
+    pub(crate) fn ignored(&self, resolved: &Resolved) -> usize {
+        let is_partial = |limit: &Option<ResolvedLimit>| match limit {
+            Some(limit) => limit.rules.are_partial(),
+            None => false,
+        };
+        let mut off = HashSet::new();
+        if resolved.limits.iter().any(is_partial) {
+            for (_, tenant) in self.table.iter() {
+                off.extend(resolved.off_for(tenant));
+            }
+        }
+        let limits = resolved.limits.iter().zip(&*self.uses).enumerate();
+        let ignored = limits.filter(|(place, (limit, uses))| {
+            **uses > 0 && (limit.is_none() || off.contains(place))
+        });
+        ignored.count()
+    }
+
     /// The quotas of a tenant, as they were put.
     fn quotas(&self, tenant: StoredTenant<'_>) -> TenantQuotas {
-        let more = tenant.more;
-        let plans = more.map(|more| &*more.plans).unwrap_or_default();
-        let plans = plans.iter().map(|plan| (plan.term, plan.name));
-        let plans = tenant
-            .plan
-            .map(|name| (Term::ALWAYS, name))
-            .into_iter()
-            .chain(plans);
-        let limits = more.map(|more| &*more.limits).unwrap_or_default();
-        let limits = limits.iter().map(|own| (own.term, own.limit));
-        let limits = tenant
-            .limit
-            .map(|number| (Term::ALWAYS, number))
-            .into_iter()
-            .chain(limits);
         let plan = |(term, name)| {
             let name = self.plans.values.get(place(name))?;
             Some(TenantPlan::new(name.clone()).during(term))
@@ -210,8 +215,8 @@ impl DomainTenants {
             Some(own.clone().during(term))
         };
         TenantQuotas {
-            plans: plans.filter_map(plan).collect(),
-            overrides: limits.filter_map(own).collect(),
+            plans: tenant.plans().filter_map(plan).collect(),
+            overrides: tenant.limits().filter_map(own).collect(),
             epoch: tenant.epoch,
         }
     }
@@ -325,21 +330,21 @@ fn number<T: Clone + Eq + Hash>(all: &mut Arc<Numbered<T>>, value: &T) -> Number
 #[derive(Clone, Debug)]
 pub(super) struct More {
     /// Its plans, if they change; the one that begins last comes first.
-    plans: Box<[StoredPlan]>,
+    pub(super) plans: Box<[StoredPlan]>,
     /// Its own limits, if they change or are several: the most specific comes first, and of one descriptor the
     /// one that begins last.
     pub(super) limits: Box<[StoredLimit]>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct StoredPlan {
-    term: Term,
-    name: Number,
+pub(super) struct StoredPlan {
+    pub(super) term: Term,
+    pub(super) name: Number,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StoredLimit {
-    term: Term,
+    pub(super) term: Term,
     pub(super) limit: Number,
 }
 
@@ -431,6 +436,26 @@ impl<'a> FoundTenant<'a> {
 impl Resolved {
     fn plan(&self, name: Number) -> Option<PlanIndex> {
         self.plans.get(place(name)).copied().flatten()
+    }
+
+    /// The places of the tenant's limits that are allowed on some plans, and not on one that it is on in their time.
+    fn off_for(&self, tenant: StoredTenant<'_>) -> Vec<usize> {
+        let partial = tenant.limits().filter_map(|(term, number)| {
+            let rules = &self.limits.get(place(number))?.as_ref()?.rules;
+            rules.are_partial().then_some((term, place(number), rules))
+        });
+        let partial: Vec<_> = partial.collect();
+        if partial.is_empty() {
+            return Vec::new();
+        }
+        let plans = tenant.plans();
+        let plans = plans.map(|(term, name)| (term, self.plan(name).unwrap_or_default()));
+        let plans: Vec<_> = plans.collect();
+        let off = partial.into_iter().filter(|(term, _, rules)| {
+            let mut plans = term.plans(&plans);
+            plans.any(|plan| rules.on(plan).is_none())
+        });
+        off.map(|(_, place, _)| place).collect()
     }
 }
 

@@ -31,6 +31,11 @@ impl OwnRules {
         }
     }
 
+    /// Returns true if there is none on some plan.
+    pub(crate) fn are_partial(&self) -> bool {
+        self.first.is_none() || self.others.iter().any(|(_, rule)| rule.is_none())
+    }
+
     /// The rules, each with a plan that it is for.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (PlanIndex, RuleIndex)> {
         let first = (PlanIndex::DEFAULT, self.first);

@@ -13,8 +13,8 @@ use crate::policy::Policy;
 use crate::region::{RegionKeys, share};
 use crate::rule::sync_terms;
 use crate::{
-    Consistency, Node, NodeRegion, Options, PlanIndex, Position, Profile, Rule, RuleIndex,
-    RuleLimit, ServiceLevel, secret,
+    Consistency, Node, NodeRegion, Options, PlanIndex, Position, Profile, RegionMode, Rule,
+    RuleIndex, RuleLimit, ServiceLevel, secret,
 };
 
 /// The most overrides of one tenant: a check looks through them.
@@ -182,8 +182,7 @@ impl Site<'_> {
         })
     }
 
-    /// The first rates of plans at `node` that regions share in another way than `base`, where an override of it may be
-    /// shared so.
+    /// The first rates of plans at `node` that regions share in another way than `base`.
     fn apart(
         &self,
         node: &Node,
@@ -197,9 +196,8 @@ impl Site<'_> {
         };
         let apart = node.by_plan().filter_map(|(plan, of_plan)| {
             let index = of_plan.iter().copied().find(is_rate)?;
-            let rule = &rules[index.get()];
-            let differs = RegionKeys::of_rule(rule) != RegionKeys::of_rule(base);
-            (differs && may_share_like(base, rule)).then_some((plan, index))
+            let differs = RegionKeys::of(&rules[index.get()]) != RegionKeys::of(base);
+            differs.then_some((plan, index))
         });
         apart.collect()
     }
@@ -240,15 +238,11 @@ impl Site<'_> {
         let base = target.base.map(|base| &rules[base.get()]);
         let mut base = base.unwrap_or(&self.defaults.rule).clone();
         if let Some(apart) = target.apart_on(plan) {
-            let apart = &rules[apart.get()];
-            base.regions = apart.regions;
-            base.post_interval = apart.post_interval;
-            base.on_silence = apart.on_silence;
+            share_like(&mut base, &rules[apart.get()]);
         }
         limit.limit = counted(limit.limit, &base);
-        let keys = RegionKeys::of_rule(&base);
         let share =
-            share(&limit.limit, keys, &self.defaults.region).map_err(|(message, help)| {
+            share(&limit.limit, &base, &self.defaults.region).map_err(|(message, help)| {
                 let help = format!(
                     "{help}; an override takes `regions` from the limit of the tenant's plan"
                 );
@@ -265,15 +259,20 @@ impl Site<'_> {
     }
 }
 
-/// Returns true if an override with the policy of `base` may be shared as `rule` is: where regions lend parts or count
-/// together, that goes by the way in which hits are counted, which the override has from `base`.
-fn may_share_like(base: &Rule, rule: &Rule) -> bool {
-    let counts = |rule: &Rule| (rule.consistency, rule.count_denied);
-    let goes_by_counts = matches!(
+/// Gives `base` what the plan's `rule` says of regions. That they lend each other parts, or count together, goes with the
+/// store and the way in which it counts hits.
+fn share_like(base: &mut Rule, rule: &Rule) {
+    base.regions = rule.regions;
+    base.post_interval = rule.post_interval;
+    base.on_silence = rule.on_silence;
+    if matches!(
         rule.regions,
-        Some(crate::RegionMode::Bounded | crate::RegionMode::Counted)
-    );
-    !goes_by_counts || counts(rule) == counts(base)
+        Some(RegionMode::Bounded | RegionMode::Counted)
+    ) {
+        base.consistency = rule.consistency;
+        base.lease = rule.lease;
+        base.store.clone_from(&rule.store);
+    }
 }
 
 /// The limit as its counters are kept: one that is synced is cut into sub-windows, if it can be.

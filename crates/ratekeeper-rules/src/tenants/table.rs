@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 
+use super::Term;
 use super::index::{More, Number};
 use crate::tenant_key::TenantHash;
 
@@ -56,11 +57,20 @@ impl StoredTenant<'_> {
         self.plan.is_some() || self.limit.is_some() || self.more.is_some()
     }
 
-    /// The numbers of its limits.
-    pub(super) fn limits(&self) -> impl Iterator<Item = Number> {
+    /// The numbers of its plans, each with its time.
+    pub(super) fn plans(&self) -> impl Iterator<Item = (Term, Number)> {
+        let more = self.more.map(|more| &*more.plans).unwrap_or_default();
+        let more = more.iter().map(|plan| (plan.term, plan.name));
+        let lasting = self.plan.map(|name| (Term::ALWAYS, name));
+        lasting.into_iter().chain(more)
+    }
+
+    /// The numbers of its limits, each with its time.
+    pub(super) fn limits(&self) -> impl Iterator<Item = (Term, Number)> {
         let more = self.more.map(|more| &*more.limits).unwrap_or_default();
-        let more = more.iter().map(|own| own.limit);
-        self.limit.into_iter().chain(more)
+        let more = more.iter().map(|own| (own.term, own.limit));
+        let lasting = self.limit.map(|limit| (Term::ALWAYS, limit));
+        lasting.into_iter().chain(more)
     }
 
     #[inline]

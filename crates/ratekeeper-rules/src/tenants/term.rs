@@ -3,6 +3,7 @@
 use ratekeeper_core::Timestamp;
 
 use super::Dates;
+use crate::PlanIndex;
 use crate::time::{LAST_MICROS, Rfc3339, rfc3339};
 
 /// The time in which a plan or a limit is in force: from its first moment to the one before `until`.
@@ -34,6 +35,20 @@ impl Term {
     pub fn contains(&self, now: Timestamp) -> bool {
         // A clock that gets to the end of time must not end anything.
         self.from <= now && (now < self.until || self.until == Self::ALWAYS.until)
+    }
+
+    /// The plans that a tenant is on in this time, some of them more than once: of several in force the one that began last, the
+    /// default plan while there is none.
+    pub(crate) fn plans(self, all: &[(Self, PlanIndex)]) -> impl Iterator<Item = PlanIndex> {
+        let in_force = |now| {
+            let in_force = all.iter().filter(move |(term, _)| term.contains(now));
+            in_force.max_by_key(|(term, _)| term.from)
+        };
+        // It changes where one of them begins or ends.
+        let changes = all.iter().flat_map(|(term, _)| [term.from, term.until]);
+        let changes = changes.filter(move |change| self.contains(*change));
+        let moments = std::iter::once(self.from).chain(changes);
+        moments.map(move |now| in_force(now).map_or(PlanIndex::DEFAULT, |(_, plan)| *plan))
     }
 
     /// The time between two dates; without one, it has no start or no end.

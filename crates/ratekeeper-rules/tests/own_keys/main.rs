@@ -6,6 +6,7 @@ mod level_plans;
 mod limits;
 mod overrides_of_budgets;
 mod overrides_of_paths;
+mod overrides_of_regions;
 mod plans;
 mod policies;
 mod regions;

@@ -21,12 +21,12 @@ fn options(own: &str) -> Options {
     options
 }
 
-fn rules(text: &str, own: &str) -> RuleSet {
+pub(crate) fn rules(text: &str, own: &str) -> RuleSet {
     loaded_with(text, &options(own)).rules
 }
 
 /// The errors of a file in eu, each with its help.
-fn refused(text: &str) -> Vec<String> {
+pub(crate) fn refused(text: &str) -> Vec<String> {
     let source = Source {
         name: "f.yaml".to_owned(),
         text: text.to_owned(),
@@ -486,7 +486,7 @@ descriptors:
 }
 
 /// The limit of `tenant` as this region enforces it, and whether regions share it.
-fn enforced(rules: &RuleSet, tenant: &str, at: u64) -> (u64, Option<RegionMode>) {
+pub(crate) fn enforced(rules: &RuleSet, tenant: &str, at: u64) -> (u64, Option<RegionMode>) {
     let entries = [Entry {
         key: "key",
         value: tenant,

@@ -1,30 +1,33 @@
 //! The limits that a change lifts.
 
-use super::free::{Descriptor, Descriptors};
+use super::requests::Request;
+use super::taken;
 use ratekeeper_core::Limit;
-use ratekeeper_rules::{CUSTOM, Domain, Enforce, Evaluation, Rule, RuleIndex, RuleSet};
-use std::collections::{HashMap, HashSet};
+use ratekeeper_rules::{CUSTOM, Domain, Enforce, Evaluation, Node, Rule, RuleIndex, RuleSet, Walk};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Says of each rule that denies under `old` and would not under `new` why, by id.
 pub(super) fn all(old: &RuleSet, new: &RuleSet) -> Vec<String> {
-    let (before, after) = (Rules::of(old), Rules::of(new));
+    let (before, after) = (Side::of(old), Side::of(new));
     let mut warnings = Vec::new();
+    let mut told = BTreeSet::new();
     for rule in before.by_id.values().filter(|rule| before.denies(rule)) {
         let id = &rule.id;
-        match after.by_id.get(&**id) {
-            None => {
-                let place = before.descriptors.get(&rule.domain, &rule.path);
-                let of_key = place.and_then(Descriptor::of_key);
-                let why = after.lifted(rule, of_key);
-                warnings.extend(why.map(|why| format!("{id}: removed{why}")));
-            }
-            Some(now) => {
-                let why = match after.why_not(now) {
-                    Some(why) => Some(format!("it {why} now")),
-                    None => laxer(now, rule),
-                };
-                warnings.extend(why.map(|why| format!("{id}: {why}")));
-            }
+        let earlier = before.requests.get(&**id);
+        let now = after.by_id.get(&**id).copied();
+        let now = now.or_else(|| after.renamed(rule, earlier?, &before));
+        let why = match now {
+            None => after
+                .lifted(rule, earlier)
+                .map(|why| format!("removed{why}")),
+            Some(now) => match after.why_not(now) {
+                Some(why) => Some(format!("it {why} now")),
+                None => laxer(now, rule),
+            },
+        };
+        if let Some(why) = why {
+            warnings.push(format!("{id}: {why}"));
+            told.insert(&**id);
         }
     }
     let is_new = |rule: &&&Rule| !before.by_id.contains_key(&*rule.id);
@@ -33,8 +36,7 @@ pub(super) fn all(old: &RuleSet, new: &RuleSet) -> Vec<String> {
             warnings.push(format!("{}: new, and lets everything pass", rule.id));
         }
     }
-    let is_held = |rule: &Rule| before.denies(rule);
-    warnings.extend(after.descriptors.taken(&before.descriptors, old, is_held));
+    warnings.extend(taken::all(&before, &after, &told));
     warnings.extend(only_leaves(old, new, |rule| before.denies(rule)));
     warnings.sort();
     warnings
@@ -69,14 +71,17 @@ fn only_leaves(old: &RuleSet, new: &RuleSet, denies: impl Fn(&Rule) -> bool) -> 
     new.domains().filter_map(of_domain).collect()
 }
 
-struct Rules<'a> {
+/// The old or the new rules.
+pub(super) struct Side<'a> {
+    pub(super) rules: &'a RuleSet,
     by_id: HashMap<&'a str, &'a Rule>,
     /// The ids of the rules whose service level is disabled.
     off: HashSet<&'a str>,
-    descriptors: Descriptors<'a>,
+    /// A request for each rule, by its id.
+    requests: HashMap<&'a str, Request>,
 }
 
-impl<'a> Rules<'a> {
+impl<'a> Side<'a> {
     fn of(rules: &'a RuleSet) -> Self {
         let levels = rules.service_levels().iter().filter(|level| !level.enabled);
         let off = levels.flat_map(|level| {
@@ -87,19 +92,27 @@ impl<'a> Rules<'a> {
         let is_shared = |rule: &&Rule| rule.plan.as_deref() != Some(CUSTOM);
         let shared = rules.rules().iter().filter(is_shared);
         let id = |index: &RuleIndex| &*rules.rule(*index).id;
+        let mut requests = HashMap::new();
+        for domain in domains(rules) {
+            for (request, node) in Request::all(rules, domain) {
+                let ids = rules_at(node).map(id);
+                requests.extend(ids.map(|id| (id, request.clone())));
+            }
+        }
         Self {
+            rules,
             by_id: shared.map(|rule| (&*rule.id, rule)).collect(),
             off: off.map(id).collect(),
-            descriptors: Descriptors::of(rules),
+            requests,
         }
     }
 
-    fn denies(&self, rule: &Rule) -> bool {
+    pub(super) fn denies(&self, rule: &Rule) -> bool {
         self.why_not(rule).is_none()
     }
 
     /// The reason why the rule denies nobody.
-    fn why_not(&self, rule: &Rule) -> Option<&'static str> {
+    pub(super) fn why_not(&self, rule: &Rule) -> Option<&'static str> {
         if rule.limited().is_none() {
             Some("is unlimited")
         } else if !rule.enabled || self.off.contains(&*rule.id) {
@@ -113,52 +126,72 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// Returns true if another rule in the place of `gone` denies.
-    fn has_other(&self, gone: &Rule) -> bool {
-        let is_there = |rule: &Rule| rule.plan == gone.plan && is_path(&rule.path, &gone.path);
-        self.denying(gone).any(is_there)
+    /// The rule that goes on in the place of `gone` under an id that `before` does not have: it limits the same time in the same
+    /// way.
+    fn renamed(&self, gone: &Rule, request: &Request, before: &Self) -> Option<&'a Rule> {
+        let domain = self.rules.domain(&gone.domain)?;
+        let mut here = request
+            .rules((self.rules, domain), gone.plan.as_deref())
+            .into_iter();
+        let kind = |rule: &Rule| Some((rule.limited()?.algorithm(), rule.limited()?.window()));
+        here.find(|rule| {
+            let is_new = !before.by_id.contains_key(&*rule.id);
+            let is_here = rule.plan == gone.plan && is_path(&rule.path, &gone.path);
+            is_new && is_here && kind(rule) == kind(gone)
+        })
     }
 
     /// Says what the requests of `gone`, a rule that is no more, meet in its place; [`None`] if they meet a limit as strict.
-    /// The key whose value it names is at `of_key`.
-    fn lifted(&self, gone: &Rule, of_key: Option<&[Box<str>]>) -> Option<String> {
-        if self.has_other(gone) {
+    fn lifted(&self, gone: &Rule, request: Option<&Request>) -> Option<String> {
+        let found = self.rules.domain(&gone.domain).zip(request);
+        let now = found
+            .map(|(domain, request)| request.rules((self.rules, domain), gone.plan.as_deref()));
+        let now: Vec<_> = now.unwrap_or_default();
+        let now = || now.iter().filter(|rule| self.denies(rule));
+        if now().any(|rule| is_as_strict(rule, gone)) {
             return None;
         }
-        let descriptor = self.descriptors.get(&gone.domain, &gone.path);
-        if descriptor.is_some_and(Descriptor::is_free) {
-            return Some(", and its descriptor stays without a limit".to_owned());
+        if let Some(now) = now().min_by_key(|rule| hits_per_time(rule)) {
+            let (other, limit) = (&now.id, now.quota_in_words());
+            return Some(format!("; {other} decides in its place: {limit}"));
         }
-        // A descriptor that is there keeps its requests from the limit of the key.
-        let of_key = of_key.filter(|_| descriptor.is_none());
-        match self.in_place_of(gone, of_key) {
-            None => Some(", and no limit is left in its place".to_owned()),
-            Some(now) if is_as_strict(now, gone) => None,
-            Some(now) => {
-                let (other, limit) = (&now.id, now.quota_in_words());
-                Some(format!("; {other} decides in its place: {limit}"))
-            }
-        }
+        let walk = found.map(|(domain, request)| request.walk(domain));
+        let is_there = walk.is_some_and(|walk| stays(&walk, gone));
+        Some(match is_there {
+            true => ", and its descriptor stays without a limit".to_owned(),
+            false => ", and no limit is left in its place".to_owned(),
+        })
     }
+}
 
-    /// The rule that denies what `gone` did: that of the default plan, or that of the key.
-    fn in_place_of(&self, gone: &Rule, of_key: Option<&[Box<str>]>) -> Option<&'a Rule> {
-        let takes_over = |rule: &&Rule| {
-            let is_of_plan = rule.plan.is_none() || rule.plan == gone.plan;
-            let is_of_key = of_key.is_some_and(|key| is_path(&rule.path, key));
-            is_of_plan && (is_path(&rule.path, &gone.path) || is_of_key)
-        };
-        // The nearest in the tree, then that of its own plan.
-        let all = self.denying(gone).filter(takes_over);
-        let near = |rule: &&Rule| (text_len(&rule.path), rule.plan.is_some(), rule.id.clone());
-        all.max_by_key(near)
-    }
+/// All domains, also that of the service levels.
+pub(super) fn domains(rules: &RuleSet) -> impl Iterator<Item = &Domain> {
+    rules.domains().chain(rules.service_level_domain())
+}
 
-    /// The rules of a domain that deny.
-    fn denying(&self, of: &Rule) -> impl Iterator<Item = &'a Rule> {
-        let rules = self.by_id.values().copied();
-        rules.filter(|rule| rule.domain == of.domain && self.denies(rule))
-    }
+/// The rules of a node on all plans.
+fn rules_at(node: &Node) -> impl Iterator<Item = &RuleIndex> {
+    let of_plans = node.by_plan().flat_map(|(_, rules)| rules);
+    node.rules().iter().chain(of_plans)
+}
+
+/// Returns true if a request of `gone` ends at its descriptor still, and that has no limit on any plan.
+fn stays(walk: &Walk<'_>, gone: &Rule) -> bool {
+    let path: Vec<Box<str>> = walk
+        .iter()
+        .map(|visit| visit.node.pattern().into())
+        .collect();
+    let leaf = walk.leaf();
+    is_path(&path, &gone.path) && leaf.is_some_and(|leaf| rules_at(leaf.node).next().is_none())
+}
+
+/// Orders limits by what they let pass over time.
+fn hits_per_time(rule: &Rule) -> u128 {
+    const DAY: u128 = 86_400_000_000;
+    let limit = rule.limited();
+    limit.map_or(u128::MAX, |limit| {
+        u128::from(limit.quota()) * DAY / u128::from(limit.window().get().max(1))
+    })
 }
 
 /// Returns true if the limit lets no more pass than `before`, neither at once nor over time.
@@ -173,15 +206,8 @@ fn is_as_strict(now: &Rule, before: &Rule) -> bool {
     is_alike && over_time && now.capacity() <= before.capacity()
 }
 
-/// Returns true for the same place among the rules: the case of URL paths is ignored there.
-pub(super) fn is_path(one: &[Box<str>], other: &[Box<str>]) -> bool {
-    let is_same = |one: &str, other: &str| {
-        one == other || (one.starts_with("path_/") && one.eq_ignore_ascii_case(other))
-    };
+/// Returns true for the same place among the rules, where one request finds both: in paths, case makes no difference.
+fn is_path(one: &[Box<str>], other: &[Box<str>]) -> bool {
     let mut parts = one.iter().zip(other);
-    one.len() == other.len() && parts.all(|(one, other)| is_same(one, other))
-}
-
-fn text_len(path: &[Box<str>]) -> usize {
-    path.iter().map(|part| part.len()).sum()
+    one.len() == other.len() && parts.all(|(one, other)| one.eq_ignore_ascii_case(other))
 }

@@ -34,17 +34,6 @@ pub(super) struct Times<'a> {
     pub(super) plans: &'a [(Term, PlanIndex)],
 }
 
-impl Times<'_> {
-    /// Returns true if the rule of an override on `plan`, one of the target's, has to be possible, as the tenant is on a plan that
-    /// it is for at some time: on the default plan before and after those with dates.
-    fn need(self, plan: PlanIndex, target: &Target) -> bool {
-        let mut plans = self.plans.iter();
-        let is_always = plans.clone().any(|(term, _)| *term == Term::ALWAYS);
-        plans.any(|(_, own)| target.plan_for(*own) == plan)
-            || plan == PlanIndex::DEFAULT && !is_always
-    }
-}
-
 impl Overrides {
     /// Reads the overrides of one tenant.
     pub(super) fn read(
@@ -106,9 +95,12 @@ impl Overrides {
         let limit = draft.build(defaults, report)?;
         let (target, descriptor) = target?;
         let mut of_plans = Vec::new();
+        // It has to be possible on the plans that the tenant is on in its time.
+        let needed = term.plans(times.plans).map(|plan| target.plan_for(plan));
+        let needed: Vec<_> = needed.collect();
         for plan in target.plans() {
-            let need = times.need(plan, &target);
-            let made = need.then(|| self.rule(&limit, (&target, plan), &site, rules, report));
+            let is_needed = needed.contains(&plan);
+            let made = is_needed.then(|| self.rule(&limit, (&target, plan), &site, rules, report));
             let rule = match made.transpose() {
                 Ok(rule) => rule,
                 Err((message, help)) => {

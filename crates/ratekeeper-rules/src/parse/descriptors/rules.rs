@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use ratekeeper_core::Algorithm;
 use ratekeeper_core::lease::{Terms, Unleasable};
-use ratekeeper_core::region::loans::LoanKind;
 use ratekeeper_core::synced::{SyncTerms, Unsyncable};
 
 use super::plan_regions::RegionsOfWindow;
@@ -19,11 +18,10 @@ use crate::parse::concurrency::build_concurrency;
 use crate::parse::limits::read_id;
 use crate::parse::plans::{ParsedPlans, PlanLimits, parse_limits, parse_plans};
 use crate::policy::Policy;
-use crate::region::{RegionKeys, share};
+use crate::region::share;
 use crate::rule::LEASE;
 use crate::{
-    Consistency, Enforce, FailureMode, LeakyOverRls, PlanIndex, Profile, RegionMode, RegionShare,
-    Rule, RuleIndex, RuleLimit,
+    Consistency, Enforce, FailureMode, LeakyOverRls, PlanIndex, Profile, Rule, RuleIndex, RuleLimit,
 };
 
 impl Keys {
@@ -275,9 +273,13 @@ impl Compiler<'_, '_, '_> {
         let counted = self.synced(limit.limit, &policy, limit.mark);
         let replaces = std::mem::take(&mut limit.replaces);
         limit.limit = counted;
-        let share = self.share(&limit.limit, &policy, limit.mark);
         let around = self.around;
         let base = policy.rule(around.domain, (around.profile, around.on_store_failure));
+        let share = share(&limit.limit, &base, around.region);
+        let share = share.unwrap_or_else(|(message, help)| {
+            self.report.error(limit.mark, message, help);
+            None
+        });
         // `id::assign` fills in the id once all rules are known.
         self.rules.push(Rule {
             path: owner.path.composites.as_slice().into(),
@@ -292,56 +294,6 @@ impl Compiler<'_, '_, '_> {
             share,
             ..limit.into_rule(place, base)
         });
-    }
-
-    /// The share of this node's region, if regions share the limit. Refuses to share what cannot be.
-    fn share(&mut self, limit: &RuleLimit, policy: &Policy, mark: Mark) -> Option<RegionShare> {
-        self.check_lent(limit, policy, mark);
-        let keys = RegionKeys::of(policy.regions, policy.post_interval, policy.on_silence);
-        match share(limit, keys, self.around.region) {
-            Ok(share) => share,
-            Err((message, help)) => {
-                self.report.error(mark, message, help);
-                None
-            }
-        }
-    }
-
-    /// Refuses to lend parts of, or to count together, what is not decided by the region's store, or from what nodes hold of it
-    /// for its window.
-    fn check_lent(&mut self, limit: &RuleLimit, policy: &Policy, mark: Mark) {
-        let Some(mode @ (RegionMode::Bounded | RegionMode::Counted)) = policy.regions else {
-            return;
-        };
-        let is_counted = mode == RegionMode::Counted;
-        let counts_denied = self.around.profile == Profile::Envoy;
-        let counts_denied = policy.count_denied.unwrap_or(counts_denied);
-        let is_bucket = match limit {
-            RuleLimit::Limited(limit) => LoanKind::of(limit) == Some(LoanKind::Bucket),
-            RuleLimit::Unlimited => false,
-        };
-        let (why, help) = match policy.consistency {
-            _ if counts_denied && is_counted => (
-                "with `count_denied`, as denied requests in one region would use up the limit of all others",
-                "write `count_denied: false`",
-            ),
-            _ if counts_denied => (
-                "with `count_denied`, as what others lent could be used up by denied requests",
-                "write `count_denied: false`",
-            ),
-            None | Some(Consistency::Exact) => return,
-            Some(Consistency::Leased) if is_counted || !is_bucket => return,
-            Some(Consistency::Leased) => (
-                "with `consistency: leased` here: a bucket that becomes smaller could not charge what nodes hold of it",
-                "write `consistency: exact`, or `algorithm: sliding_window`",
-            ),
-            Some(Consistency::Synced | Consistency::Local) => (
-                "with this consistency: the region's store decides each request",
-                "write `consistency: exact`",
-            ),
-        };
-        let message = format!("`regions: {}` is not possible {why}", mode.name());
-        self.report.error(mark, message, help);
     }
 
     /// Refuses leases where the limit bears none, and warns where it is too small for them.
