@@ -63,18 +63,23 @@ impl<U: Nesting> Decoder for StrictDecoder<U> {
     type Error = Status;
 
     fn decode(&mut self, buf: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
-        if buf.remaining() > nesting::SHORT_BYTES_MAX {
-            // tonic's buffer is in one piece.
-            let bytes = buf.chunk().get(..buf.remaining());
-            nesting::bound::<U>(bytes.unwrap_or_default()).map_err(Status::data_loss)?;
-        }
-        // prost's message has the path of the field that it could not read.
-        U::decode(buf)
-            .map(Some)
-            .map_err(|error| Status::data_loss(error.to_string()))
+        decode(buf).map(Some)
     }
 
     fn buffer_settings(&self) -> BufferSettings {
         buffers()
     }
+}
+
+/// Decodes `message` as [`Codec`] does. It has to be in one piece.
+///
+/// # Errors
+/// `DATA_LOSS`: it is no such message, or a long one with too many items.
+pub fn decode<M: Nesting>(message: impl Buf) -> Result<M, Status> {
+    if message.remaining() > nesting::SHORT_BYTES_MAX {
+        let bytes = message.chunk().get(..message.remaining());
+        nesting::bound::<M>(bytes.unwrap_or_default()).map_err(Status::data_loss)?;
+    }
+    // prost's error has the path of the field that it could not read.
+    M::decode(message).map_err(|error| Status::data_loss(error.to_string()))
 }

@@ -24,7 +24,7 @@ pub mod json;
 mod nesting;
 pub mod text;
 
-pub use codec::Codec;
+pub use codec::{Codec, decode};
 pub use entry::WireEntry;
 pub use fields::{FieldValue, MessageFields};
 pub use generated::{envoy, etcdserverpb, google, mvccpb, ratekeeper, ratelimit};

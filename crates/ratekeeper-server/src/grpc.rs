@@ -1,6 +1,7 @@
 //! The gRPC listener: Envoy's rate limit service, our own, health, reflection.
 
 mod direct;
+mod incoming;
 mod region_link;
 mod rls;
 mod root;
@@ -34,6 +35,7 @@ use crate::app::App;
 use crate::config::constant::ConstantAnswer;
 use crate::http::media_type::is_grpc;
 use crate::listen::{Fault, Peer, PeerAddress};
+use incoming::{Incoming, MessageBounds};
 use region_link::LinkService;
 use rls::Rls;
 pub(crate) use root::over_http1;
@@ -173,15 +175,17 @@ where
         let ByTonic { rls, v1, others } = &self.0.by_tonic;
         if is_rls(path) {
             let app = Arc::clone(&self.0.app);
-            let request = request.map(|body| app.reading_room.bound_messages(body));
+            let request = request.map(|body| app.reading_room.bound(body));
             return ByTonicAnswering::Rls(rls.clone().call(request), app);
         }
         if is_of(v1_name::SERVICE_NAME, path) {
             let app = Arc::clone(&self.0.app);
-            let request = request.map(|body| app.reading_room.bound_messages(body));
+            let request = request.map(|body| app.reading_room.bound(body));
             return ByTonicAnswering::V1(v1.clone().call(request), app);
         }
-        let answer = others.clone().call(request.map(axum::body::Body::new));
+        let bounds = MessageBounds::of(&self.0.app).short();
+        let request = request.map(|body| Incoming::new(Box::pin(body), bounds).into_body());
+        let answer = others.clone().call(request);
         ByTonicAnswering::Other(Box::pin(async move {
             answer.await.map(|answer| answer.map(Body::new))
         }))

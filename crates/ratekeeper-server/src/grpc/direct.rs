@@ -1,29 +1,36 @@
 //! Calls that are answered without tonic, which costs more than most decisions.
 //!
 //! Only what is plain comes this way: one whole message, neither long nor compressed, to a method that decides. All other
-//! requests go on to tonic as they came, so that there is one place for each rule of the protocol.
+//! requests go on to tonic as they came, so that there is one place for each rule of the protocol. Of a stream of checks,
+//! which would keep tonic's buffer, the messages are read here ([`Incoming`]) and the answers written by tonic.
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, Response};
 use prost::Message;
-use ratekeeper_proto::SHORT_BYTES_MAX;
 use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
 use ratekeeper_proto::ratekeeper::v1::rate_limiter_service_server::RateLimiterService;
+use ratekeeper_proto::ratekeeper::v1::{CheckStreamRequest, CheckStreamResponse};
+use ratekeeper_proto::{Codec, SHORT_BYTES_MAX};
 use tonic::Status;
 use tonic::body::Body;
+use tonic::codec::{Codec as _, EncodeBody, SingleMessageCompressionOverride};
 use tonic::metadata::MetadataMap;
 use tower::Service;
 
+use super::incoming::{Incoming, MessageBounds};
 use super::{Grpc, Services, v1};
 use crate::http::media_type::is_grpc;
 use crate::listen::{DirectBody, DirectService, Gathered, RequestBody, Whole};
 
 /// The flag and the length before a message.
-const PREFIX_BYTES: usize = 5;
+pub(super) const PREFIX_BYTES: usize = 5;
+
+const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
 static GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -55,6 +62,7 @@ async fn answer(services: &Services, request: &mut Request<RequestBody>) -> Outc
         Call::CheckBatch => check_batch(services, request).await,
         Call::Limit => unary(services, request, |asked| v1.limit(asked)).await,
         Call::LimitBatch => unary(services, request, |asked| v1.limit_batch(asked)).await,
+        Call::CheckStream => Some(check_stream(services, request)),
     }
 }
 
@@ -66,6 +74,7 @@ enum Call {
     CheckBatch,
     Limit,
     LimitBatch,
+    CheckStream,
 }
 
 impl Call {
@@ -77,6 +86,7 @@ impl Call {
             "/ratekeeper.v1.RateLimiterService/CheckBatch" => Self::CheckBatch,
             "/ratekeeper.v1.RateLimiterService/Limit" => Self::Limit,
             "/ratekeeper.v1.RateLimiterService/LimitBatch" => Self::LimitBatch,
+            "/ratekeeper.v1.RateLimiterService/CheckStream" => Self::CheckStream,
             _ => return None,
         };
         let headers = request.headers();
@@ -121,6 +131,23 @@ async fn check_batch(services: &Services, request: &mut Request<RequestBody>) ->
         return Some(answered_with(answer, write));
     }
     unary(services, request, |asked| services.v1.check_batch(asked)).await
+}
+
+/// Answers the messages of a stream as they come.
+fn check_stream(
+    services: &Services,
+    request: &mut Request<RequestBody>,
+) -> Response<DirectBody<Body>> {
+    let (head, body) = RequestBody::take(request).into_parts();
+    let questions = Incoming::new(body, MessageBounds::of(&services.app));
+    let sender = services.v1.stream_sender(&head.headers, &head.extensions);
+    let answers = v1::answers(Arc::clone(&services.app), sender, questions);
+    let encoder = Codec::<CheckStreamResponse, CheckStreamRequest>::default().encoder();
+    let plain = SingleMessageCompressionOverride::default();
+    let body = EncodeBody::new_server(encoder, answers, None, plain, None);
+    let mut answer = Response::new(DirectBody::stream(Body::new(body)));
+    answer.headers_mut().insert(CONTENT_TYPE, GRPC);
+    answer
 }
 
 /// Answers a call of `ratekeeper.v1` by its `handler`.
@@ -201,7 +228,6 @@ fn whole(message: &impl Message) -> Response<Whole> {
 /// A message of `length` bytes, which `encode` writes, and the status that follows it.
 fn whole_of(length: usize, encode: impl FnOnce(&mut BytesMut)) -> Response<Whole> {
     const OK: HeaderValue = HeaderValue::from_static("0");
-    const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
     let mut data = BytesMut::with_capacity(PREFIX_BYTES + length);
     data.put_u8(0);
     // Answers are ours, and far shorter.

@@ -4,6 +4,7 @@ use futures_util::stream;
 use http::{HeaderValue, Response};
 use ratekeeper_proto::Codec;
 use ratekeeper_proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+use tonic::Status;
 use tonic::body::Body;
 use tonic::codec::{Codec as _, EncodeBody, SingleMessageCompressionOverride};
 
@@ -19,7 +20,7 @@ pub(super) fn decide(answer: Response<Body>, app: &App) -> Response<Body> {
     let Some(defect) = defect(&answer) else {
         return answer;
     };
-    match app.unreadable.judge("rls", defect, why(&answer)) {
+    match app.unreadable.judge("rls", defect, &why(&answer)) {
         Some(passes) => decided(answer, rls::unread(app, passes, 0)),
         None => invalid(answer),
     }
@@ -30,7 +31,7 @@ pub(super) fn refuse(answer: Response<Body>, app: &App) -> Response<Body> {
     let Some(defect) = defect(&answer) else {
         return answer;
     };
-    app.unreadable.refuse("v1", defect, why(&answer));
+    app.unreadable.refuse("v1", defect, &why(&answer));
     invalid(answer)
 }
 
@@ -45,11 +46,9 @@ fn defect(answer: &Response<Body>) -> Option<Defect> {
 }
 
 /// tonic's and prost's words, which name fields.
-fn why(answer: &Response<Body>) -> &str {
-    let message = answer.headers().get(MESSAGE);
-    message
-        .and_then(|message| message.to_str().ok())
-        .unwrap_or_default()
+fn why(answer: &Response<Body>) -> String {
+    let status = Status::from_header_map(answer.headers());
+    status.map_or_else(String::new, |status| status.message().to_owned())
 }
 
 fn invalid(mut answer: Response<Body>) -> Response<Body> {
@@ -68,4 +67,18 @@ fn decided(answer: Response<Body>, response: RateLimitResponse) -> Response<Body
     let plain = SingleMessageCompressionOverride::default();
     let body = EncodeBody::new_server(encoder, message, None, plain, None);
     Response::from_parts(head, Body::new(body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Headers have spaces and more percent-encoded.
+    #[test]
+    fn the_words_are_told_as_they_were_said() {
+        let said = "field \u{e9}: 100% of it is 7 bytes";
+        let answer = Status::data_loss(said).into_http();
+        assert!(answer.headers()[MESSAGE].as_bytes().contains(&b'%'));
+        assert_eq!(why(&answer), said);
+    }
 }

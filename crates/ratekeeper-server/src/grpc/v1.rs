@@ -25,9 +25,10 @@ use crate::protocol::v1::{
 };
 use messages::{check_requests, check_response, limit_requests};
 use room_body::HeldRoom;
-use stream::{Answers, StreamSender, answers};
+use stream::{Answers, StreamSender};
 
 pub(super) use room_body::{hold_room, hold_room_direct};
+pub(super) use stream::answers;
 
 /// Our own service on top of an [`App`].
 #[derive(Debug)]
@@ -77,6 +78,17 @@ impl Service {
             peer: extensions.get(),
             headers,
         }
+    }
+
+    /// The sender of a stream that came with `headers` and `extensions`.
+    pub(super) fn stream_sender(
+        &self,
+        headers: &HeaderMap,
+        extensions: &Extensions,
+    ) -> StreamSender {
+        let sender = self.sender_of(headers, extensions);
+        let may_override = sender.permit(Power::Override).map(drop);
+        StreamSender { may_override }
     }
 
     /// Answers an encoded check; None if it is not plain and has to be decoded.
@@ -178,8 +190,7 @@ impl RateLimiterService for Service {
         &self,
         request: Request<Streaming<v1::CheckStreamRequest>>,
     ) -> Result<Response<Answers>, Status> {
-        let may_override = self.sender(&request).permit(Power::Override).map(drop);
-        let sender = StreamSender { may_override };
+        let sender = self.stream_sender(request.metadata().as_ref(), request.extensions());
         let app = Arc::clone(&self.app);
         Ok(Response::new(answers(app, sender, request.into_inner())))
     }

@@ -30,7 +30,8 @@ pub struct ServerBounds {
     pub head_bytes_max: u32,
     /// The longest time the first head of a connection may take to arrive.
     pub head_timeout: Duration,
-    /// The longest time a request may take, reading its body included.
+    /// The longest time a request may take, reading its body included; on a gRPC stream, the longest that one message may
+    /// take to come.
     pub request_timeout: Duration,
     /// The time without a byte in either direction after which a connection is closed, or up to a
     /// quarter of the stall timeout later; at least 1 ms. A gateway's client may be silent while it waits for an answer. Over

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
@@ -25,20 +25,17 @@ impl ReadingRoom {
 
     /// Bounds `body`, which is one message.
     pub(crate) fn bound<B>(&self, body: B) -> ReadBody<B> {
-        self.bound_as(body, None)
-    }
-
-    /// Bounds the messages of `body`, each of which gRPC prefixes with its length.
-    pub(crate) fn bound_messages<B>(&self, body: B) -> ReadBody<B> {
-        self.bound_as(body, Some(Messages::default()))
-    }
-
-    fn bound_as<B>(&self, body: B, messages: Option<Messages>) -> ReadBody<B> {
         ReadBody {
             body,
-            room: self.clone(),
-            messages,
             read: 0,
+            room: self.take_none(),
+        }
+    }
+
+    /// Begins to read a message.
+    pub(crate) fn take_none(&self) -> TakenRoom {
+        TakenRoom {
+            room: self.clone(),
             held: None,
         }
     }
@@ -46,6 +43,36 @@ impl ReadingRoom {
     fn take(&self, kib: usize) -> Option<OwnedSemaphorePermit> {
         let kib = u32::try_from(kib).ok()?;
         Arc::clone(&self.0).try_acquire_many_owned(kib).ok()
+    }
+}
+
+/// The room that one message takes until this is dropped.
+#[derive(Debug)]
+pub(crate) struct TakenRoom {
+    room: ReadingRoom,
+    held: Option<OwnedSemaphorePermit>,
+}
+
+impl TakenRoom {
+    /// Takes room for `bytes` in all; a short message takes none.
+    pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), NoReadingRoom> {
+        match bytes > SHORT_BYTES_MAX {
+            true => self.grow_long(bytes),
+            false => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn grow_long(&mut self, bytes: usize) -> Result<(), NoReadingRoom> {
+        let has = self.held.as_ref();
+        let has = has.map_or(0, OwnedSemaphorePermit::num_permits);
+        let more = bytes.div_ceil(1 << 10).saturating_sub(has);
+        let more = self.room.take(more).ok_or(NoReadingRoom)?;
+        match &mut self.held {
+            Some(held) => held.merge(more),
+            None => self.held = Some(more),
+        }
+        Ok(())
     }
 }
 
@@ -71,58 +98,14 @@ impl From<NoReadingRoom> for Status {
     }
 }
 
-/// Follows the messages of a gRPC body: a byte for the compression, four for the length, and so many bytes.
-#[derive(Debug, Default)]
-struct Messages {
-    prefix: [u8; PREFIX_BYTES],
-    /// The bytes of the message that have come, with its prefix.
-    read: usize,
-}
-
-const PREFIX_BYTES: usize = 5;
-
-impl Messages {
-    /// The bytes of the last message that has begun, once `data` has come.
-    fn pass(&mut self, mut data: &[u8]) -> usize {
-        while let Some(first) = data.first() {
-            if self.is_whole() {
-                self.read = 0;
-            }
-            if let Some(byte) = self.prefix.get_mut(self.read) {
-                *byte = *first;
-                (self.read, data) = (self.read + 1, &data[1..]);
-                continue;
-            }
-            let (_, rest) = data.split_at((self.whole() - self.read).min(data.len()));
-            self.read += data.len() - rest.len();
-            data = rest;
-        }
-        self.read
-    }
-
-    /// Returns true if the last message that has begun has come.
-    const fn is_whole(&self) -> bool {
-        self.read >= PREFIX_BYTES && self.read >= self.whole()
-    }
-
-    /// The bytes that the message has in all.
-    const fn whole(&self) -> usize {
-        let [_, a, b, c, d] = self.prefix;
-        PREFIX_BYTES.saturating_add(u32::from_be_bytes([a, b, c, d]) as usize)
-    }
-}
-
 pin_project! {
-    /// A body that takes room for what it has read of a message beyond a short one, until the next message comes or it is
-    /// dropped.
+    /// A body that takes room for what it has read beyond a short message, until it is dropped.
     #[derive(Debug)]
     pub(crate) struct ReadBody<B> {
         #[pin]
         body: B,
-        room: ReadingRoom,
-        messages: Option<Messages>,
         read: usize,
-        held: Option<OwnedSemaphorePermit>,
+        room: TakenRoom,
     }
 }
 
@@ -135,30 +118,14 @@ impl<B: Body<Data = Bytes, Error: Into<Fault>>> Body for ReadBody<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
         let this = self.project();
-        if this.messages.as_ref().is_some_and(Messages::is_whole) {
-            // It has been taken: more is asked for.
-            *this.held = None;
+        let frame = ready!(this.body.poll_frame(cx).map_err(Into::into));
+        if let Some(Ok(frame)) = &frame {
+            *this.read += frame.data_ref().map_or(0, Bytes::len);
+            if let Err(error) = this.room.grow(*this.read) {
+                return Poll::Ready(Some(Err(Box::new(Status::from(error)))));
+            }
         }
-        let frame = this.body.poll_frame(cx).map_err(Into::into);
-        let Poll::Ready(Some(Ok(data))) = &frame else {
-            return frame;
-        };
-        let data = data.data_ref().map_or(&[][..], |data| data);
-        let read = match this.messages {
-            None => *this.read + data.len(),
-            Some(messages) => messages.pass(data),
-        };
-        if read < *this.read {
-            // Another message.
-            *this.held = None;
-        }
-        *this.read = read;
-        if *this.read > SHORT_BYTES_MAX
-            && let Err(error) = take_up_to(*this.read, this.held, this.room)
-        {
-            return Poll::Ready(Some(Err(Box::new(Status::from(error)))));
-        }
-        frame
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
@@ -170,25 +137,8 @@ impl<B: Body<Data = Bytes, Error: Into<Fault>>> Body for ReadBody<B> {
     }
 }
 
-#[cold]
-fn take_up_to(
-    bytes: usize,
-    held: &mut Option<OwnedSemaphorePermit>,
-    room: &ReadingRoom,
-) -> Result<(), NoReadingRoom> {
-    let has = held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-    let more = bytes.div_ceil(1 << 10).saturating_sub(has);
-    let more = room.take(more).ok_or(NoReadingRoom)?;
-    match held {
-        Some(held) => held.merge(more),
-        None => *held = Some(more),
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
-    use futures_util::{FutureExt, StreamExt};
     use http_body_util::{BodyExt, Full};
 
     use super::*;
@@ -219,61 +169,5 @@ mod tests {
         );
         drop(first);
         assert_eq!(read(&room, 80 << 10).await.ok(), Some(80 << 10));
-    }
-
-    /// A gRPC message of so many bytes.
-    fn message(bytes: usize) -> Vec<u8> {
-        let length = u32::try_from(bytes).expect("it is short").to_be_bytes();
-        [&[0], &length[..], &vec![7; bytes]].concat()
-    }
-
-    #[test]
-    fn messages_are_followed_however_they_are_cut() {
-        let data = [message(300), message(0), message(70_000), message(3)].concat();
-        for piece in [1, 2, 3, 5, 7, 1_000, 16_384, data.len()] {
-            let (mut messages, mut most) = (Messages::default(), 0);
-            for piece in data.chunks(piece) {
-                most = most.max(messages.pass(piece));
-            }
-            assert_eq!(messages.pass(&[]), 8);
-            assert!(most <= 70_005, "{most}");
-        }
-    }
-
-    /// A stream of checks goes on for hours.
-    #[tokio::test]
-    async fn messages_that_were_read_need_no_room() {
-        let room = ReadingRoom::new(100 << 10);
-        let sent = [message(90 << 10), message(90 << 10), message(100)].concat();
-        let pieces = sent
-            .chunks(16_384)
-            .map(|piece| Ok::<_, Fault>(Frame::data(Bytes::copy_from_slice(piece))));
-        let pieces: Vec<_> = pieces.collect();
-        let mut body = room.bound_messages(http_body_util::StreamBody::new(
-            futures_util::stream::iter(pieces),
-        ));
-        let mut read = 0;
-        while let Some(frame) = body.frame().await {
-            read += frame
-                .expect("there is room")
-                .into_data()
-                .expect("no trailers")
-                .len();
-        }
-        assert_eq!(read, sent.len());
-        assert_eq!(room.0.available_permits(), 100, "the last message is short");
-        let long = message(90 << 10);
-        let pieces = long
-            .chunks(16_384)
-            .map(|piece| Ok::<_, Fault>(Frame::data(Bytes::copy_from_slice(piece))));
-        let pieces: Vec<_> = pieces.collect();
-        let stream = futures_util::stream::iter(pieces).chain(futures_util::stream::pending());
-        let mut body = room.bound_messages(http_body_util::StreamBody::new(stream));
-        for _ in long.chunks(16_384) {
-            body.frame().await.expect("a frame").expect("there is room");
-        }
-        assert!(room.0.available_permits() < 100);
-        assert!(body.frame().now_or_never().is_none());
-        assert_eq!(room.0.available_permits(), 100, "it has been read");
     }
 }

@@ -17,6 +17,7 @@ mod first_requests;
 mod grpc_extras;
 mod hostile;
 mod http;
+mod long_messages;
 mod namesakes;
 mod openapi;
 mod quotas;

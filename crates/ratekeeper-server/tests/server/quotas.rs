@@ -848,6 +848,41 @@ async fn a_domain_without_a_tenant_is_refused_where_it_would_mean_nothing() {
     running.stop().await;
 }
 
+/// Other filters may leave nothing of a domain that only the database has.
+#[tokio::test]
+async fn an_empty_page_of_a_known_domain_is_an_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let before = RULES.replace("domain: api_platform", "domain: gone");
+    let running = start_with_rules(&before, folder.path(), None).await;
+    for path in [
+        "/admin/v1/quotas?domain=",
+        "/admin/v1/export/quotas?domain=",
+    ] {
+        let (status, answer) = text(&running, "GET", path, "text/plain", "").await;
+        assert_eq!(status, 200, "{path}: {answer}");
+    }
+    let (status, done) = admin(&running, "PUT", ACME, r#"{"plan": "pro"}"#).await;
+    assert_eq!(status, 200, "{done}");
+    running.stop().await;
+    let running = start_in(folder.path()).await;
+    for (filter, tenants) in [("", 1), ("&plan=free", 0), ("&overrides=true", 0)] {
+        let path = format!("/admin/v1/quotas?domain=gone{filter}");
+        let (status, list) = admin(&running, "GET", &path, "").await;
+        assert_eq!(status, 200, "{path}: {list}");
+        assert_eq!(list["quotas"].as_array().unwrap().len(), tenants, "{path}");
+    }
+    for filter in ["", "&plan=free"] {
+        let path = format!("/admin/v1/quotas?domain=typo{filter}");
+        let (status, problem) = admin(&running, "GET", &path, "").await;
+        assert_eq!(
+            (status, &problem["field"]),
+            (400, &json!("?domain")),
+            "{path}"
+        );
+    }
+    running.stop().await;
+}
+
 #[tokio::test]
 async fn exports_go_on_where_a_page_ends() {
     let folder = tempfile::tempdir().unwrap();

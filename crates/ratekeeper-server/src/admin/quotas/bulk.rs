@@ -242,7 +242,7 @@ pub(in crate::admin) async fn export(
     let first = pages.read(cursor.as_ref(), most).await;
     let (text, rest) = first.map_err(|error| refusal(&error))?;
     if text.is_empty() && cursor.is_none() {
-        refuse_unknown(&app, pages.filter.domain.as_deref())?;
+        refuse_unknown(&app, &pages.store, pages.filter.domain.as_deref()).await?;
     }
     let head = if cursor.is_none() {
         bulk_head(format)

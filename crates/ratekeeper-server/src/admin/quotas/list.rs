@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use ratekeeper_quota::{ListCursor, ListFilter, PAGE_MAX, TenantDocument};
+use ratekeeper_quota::{ListCursor, ListFilter, PAGE_MAX, QuotaStore, TenantDocument};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -65,7 +65,7 @@ pub(in crate::admin) async fn list(
     let page = quotas.store.list(&filter, cursor.as_ref(), most).await;
     let page = page.map_err(|error| refusal(&error))?;
     if page.records.is_empty() && cursor.is_none() {
-        refuse_unknown(&app, filter.domain.as_deref())?;
+        refuse_unknown(&app, &quotas.store, filter.domain.as_deref()).await?;
     }
     let snapshot = app.limiter.snapshot();
     let now = app.limiter.clock().now();
@@ -79,15 +79,33 @@ pub(in crate::admin) async fn list(
 }
 
 /// Refuses a domain that neither the rules have nor a tenant in the database: an empty list would be taken for an answer.
-pub(super) fn refuse_unknown(app: &App, domain: Option<&str>) -> Result<(), ApiError> {
+/// No name means all domains.
+pub(super) async fn refuse_unknown(
+    app: &App,
+    store: &QuotaStore,
+    domain: Option<&str>,
+) -> Result<(), ApiError> {
+    let Some(name) = domain.filter(|name| !name.is_empty() && app.is_loaded()) else {
+        return Ok(());
+    };
+    if has_rules(app, name) {
+        return Ok(());
+    }
+    // The list may be empty because of what else was asked for.
+    let filter = ListFilter {
+        domain: Some(name.to_owned()),
+        ..ListFilter::default()
+    };
+    let page = store.list(&filter, None, 1).await;
+    match page.map_err(|error| refusal(&error))?.records.is_empty() {
+        true => Err(ApiError::invalid("?domain", "there is no such domain")),
+        false => Ok(()),
+    }
+}
+
+/// Returns true if there are rules of that domain, or were until they were refused.
+fn has_rules(app: &App, domain: &str) -> bool {
     let snapshot = app.limiter.snapshot();
     let rules = snapshot.rules();
-    let is_known =
-        |name: &str| rules.domain(name).is_some() || rules.refused_domains().contains(name);
-    match domain {
-        Some(name) if app.is_loaded() && !is_known(name) => {
-            Err(ApiError::invalid("?domain", "there is no such domain"))
-        }
-        _ => Ok(()),
-    }
+    rules.domain(domain).is_some() || rules.refused_domains().contains(domain)
 }
