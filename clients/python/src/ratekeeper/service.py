@@ -14,7 +14,7 @@ import uuid
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, AsyncGenerator, Callable, Coroutine, Generator, Generic, Optional, Sequence, TypeVar, Union, cast
+from typing import Any, AsyncGenerator, Callable, Coroutine, Generator, Generic, Mapping, Optional, Sequence, TypeVar, Union, cast
 
 import httpx
 
@@ -172,6 +172,9 @@ class _Calls:
         self._endpoints = [_Endpoint(_checked(url).rstrip("/")) for url in urls]
         self._timeout = timeout
         self._fallback = fallback
+        self._concurrency = concurrency
+        # Places bound the calls under way. One that waited for a connection would be taken for sent.
+        self._limits = httpx.Limits(max_connections=None, max_keepalive_connections=concurrency * len(self._endpoints))
         self._unanswered = Unanswered()
 
     def _call(self, path: str, body: Json, is_harmless: bool) -> _Steps[Json]:
@@ -522,9 +525,8 @@ class Ratekeeper(_Calls):
         way at once, at least 1; further ones wait for up to a second, or for ``timeout`` if that is longer."""
         super().__init__(endpoints, timeout, fallback, concurrency)
         self._transport = transport
-        self._concurrency = concurrency
         self._places = ThreadPlaces(concurrency)
-        self._client = httpx.Client(transport=transport, headers=_headers(token))
+        self._client = httpx.Client(transport=transport, headers=_headers(token), limits=self._limits)
         self._closed = threading.Event()
         self._keeper = Keeper(self._advance)
         in_child(self._begin)
@@ -538,7 +540,7 @@ class Ratekeeper(_Calls):
         if was_closed:
             self._closed.set()
         elif self._transport is None:
-            self._client = httpx.Client(headers=self._client.headers)
+            self._client = httpx.Client(headers=self._client.headers, limits=self._limits)
 
     def limit(
         self,
@@ -732,8 +734,9 @@ class AsyncRatekeeper(_Calls):
     ) -> None:
         super().__init__(endpoints, timeout, fallback, concurrency)
         self._transport = transport
-        self._concurrency = concurrency
-        self._client = httpx.AsyncClient(transport=transport, headers=_headers(token))
+        # Reading the certificates of the system takes longer than most calls: once for all processes.
+        self._tls = httpx.create_ssl_context() if transport is None else True
+        self._client = self._connecting(_headers(token))
         self._begin()
         in_child(self._begin_in_child)
 
@@ -750,8 +753,15 @@ class AsyncRatekeeper(_Calls):
         """The loop and its tasks are those of the parent, which holds the places of calls under way."""
         self._begin()
         self._unanswered = Unanswered()
+        self._connect_anew()
+
+    def _connecting(self, headers: Mapping[str, str]) -> httpx.AsyncClient:
+        return httpx.AsyncClient(transport=self._transport, headers=headers, verify=self._tls, limits=self._limits)
+
+    def _connect_anew(self) -> None:
+        """Leaves the connections to another process. A transport of the caller's stays."""
         if self._transport is None and not self._client.is_closed:
-            self._client = httpx.AsyncClient(headers=self._client.headers)
+            self._client = self._connecting(self._client.headers)
 
     async def limit(
         self,
