@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import unittest
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from unittest import mock
@@ -20,6 +22,22 @@ def grant(path: str, body: Any) -> Any:
 
 
 class Connections(unittest.TestCase):
+    def test_one_event_loop_after_another_asks_on_connections_of_its_own(self) -> None:
+        """As Celery, scripts and Django's async_to_sync have them: those of a loop that was closed carry nothing more."""
+
+        async def hold() -> bool:
+            async with service.permit(QUESTION) as acquired:
+                return acquired.permit is not None
+
+        with served(grant) as server, warnings.catch_warnings():
+            # Of the connections of loops that nobody closed.
+            warnings.simplefilter("ignore", ResourceWarning)
+            service = AsyncRatekeeper(server.url, timeout=60)
+            self.assertEqual([asyncio.run(hold()) for _ in range(20)], [True] * 20)
+            self.assertEqual(server.asked, ["/v1/acquire", "/v1/release"] * 20)
+            asyncio.run(service.aclose())
+            gc.collect()
+
     def test_each_call_under_way_has_a_connection_however_many_there_are(self) -> None:
         """What waits for one has been sent, as far as its client knows."""
         all_of_them = threading.Barrier(120)

@@ -720,7 +720,7 @@ class Permit(_Held):
 
 
 class AsyncRatekeeper(_Calls):
-    """Like ``Ratekeeper``, for asyncio."""
+    """Like ``Ratekeeper``, for asyncio: for one event loop at a time."""
 
     def __init__(
         self,
@@ -734,7 +734,7 @@ class AsyncRatekeeper(_Calls):
     ) -> None:
         super().__init__(endpoints, timeout, fallback, concurrency)
         self._transport = transport
-        # Reading the certificates of the system takes longer than most calls: once for all processes.
+        # Reading the certificates of the system takes longer than most calls: once for all loops.
         self._tls = httpx.create_ssl_context() if transport is None else True
         self._client = self._connecting(_headers(token))
         self._begin()
@@ -759,7 +759,7 @@ class AsyncRatekeeper(_Calls):
         return httpx.AsyncClient(transport=self._transport, headers=headers, verify=self._tls, limits=self._limits)
 
     def _connect_anew(self) -> None:
-        """Leaves the connections to another process. A transport of the caller's stays."""
+        """Leaves the connections to another process, or to a loop that was closed. A transport of the caller's stays."""
         if self._transport is None and not self._client.is_closed:
             self._client = self._connecting(self._client.headers)
 
@@ -897,10 +897,13 @@ class AsyncRatekeeper(_Calls):
         return [one if _is_decision(path, one) else {} for one in results]
 
     def _drop_closed(self) -> None:
-        """Drops the tasks of loops that were closed without ending them, and gives their places back."""
+        """Drops the tasks of loops that were closed without ending them, gives their places back, and leaves their
+        connections."""
         loop = asyncio.get_running_loop()
         if self._loop is loop:
             return
+        if self._loop is not None:
+            self._connect_anew()
         self._loop = loop
         self._tasks.difference_update([task for task in self._tasks if task.get_loop().is_closed()])
         self._releases.difference_update([task for task in self._releases if task.get_loop().is_closed()])
