@@ -204,6 +204,8 @@ class Calls(unittest.TestCase):
             (decision,) = ask(services, lambda one: one.check(QUESTION, idempotency_key="stream-1"))
             self.assertEqual((decision.allowed, decision.degraded, decision.debt), (False, False, 60))
             self.assertEqual(services.asked, ["one.test/v1/check", "two.test/v1/check"])
+            # The service refuses one that asks for its standing.
+            self.assertEqual(services.bodies, [{**QUESTION.json(), "idempotency_key": "stream-1"}] * 2)
             services = Services({"one.test": refused})
             with self.assertRaises(ServiceError) as away:
                 ask(services, lambda one: one.check(QUESTION, idempotency_key="stream-1"))

@@ -101,11 +101,14 @@ export class Ratekeeper {
     return answer ? limitResult(answer) : limitDecided(this.fallback(limitQuestion(identifier, by)));
   }
 
-  /** Decides a request, and charges its limits. With a key, once in 24 hours: repeat it if no service answered, which throws. */
+  /**
+   * Decides a request, and charges its limits. With a key, once in 24 hours, and without the names of policies: repeat it if
+   * no service answered, which throws.
+   */
   async check(question: Question, idempotencyKey?: string): Promise<Decision> {
-    const body = { ...questionJson(question), standing: true };
+    const body = questionJson(question);
     if (idempotencyKey) return decision(await this.#call("check", { ...body, idempotency_key: idempotencyKey }, "harmless"));
-    const answer = await this.#askOrJoin("check", body);
+    const answer = await this.#askOrJoin("check", { ...body, standing: true });
     return answer && !isUndecided(answer) ? decision(answer) : this.fallback(question);
   }
 

@@ -240,12 +240,11 @@ class _Calls:
         return self._fallback(question)
 
     def _check(self, question: Question, key: Optional[str]) -> _Steps[Decision]:
-        body: Json = {**question.json(), "standing": True}
         if key:
             # The fallback counts nothing that a repetition would find: the caller asks again with the same key.
-            return Decision.read((yield from self._call("check", {**body, "idempotency_key": key}, True)))
+            return Decision.read((yield from self._call("check", {**question.json(), "idempotency_key": key}, True)))
         try:
-            answer = yield from self._check_or_join("check", body)
+            answer = yield from self._check_or_join("check", {**question.json(), "standing": True})
         except _Away as away:
             return self._instead(away, question)
         return self._fallback(question) if _is_undecided(answer) else Decision.read(answer)
@@ -561,7 +560,8 @@ class Ratekeeper(_Calls):
     def check(self, question: Question, *, idempotency_key: Optional[str] = None) -> Decision:
         """Decides a request, and charges its limits; with a key once in 24 hours.
 
-        With a key the fallback does not decide: if no service answers, repeat the call with the same key.
+        With a key the decision names no policies, and the fallback does not decide: if no service answers, repeat the
+        call with the same key.
         """
         return self._run(self._check(question, idempotency_key))
 

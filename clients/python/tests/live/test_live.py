@@ -24,6 +24,7 @@ SERVICE_RULES = """
 domain: shop
 descriptors:
   - { key: tenant, rate_limit: { name: per-day, window: 10000d, limit: 3, algorithm: fixed_window } }
+  - { key: spent, rate_limit: { window: 10000d, limit: 3, algorithm: fixed_window, post_paid: true } }
   - { key: customer, rate_limit: { name: per-day, window: 10000d, limit: 3, algorithm: fixed_window } }
   - { key: tokens, rate_limit: { window: 10000d, limit: 1000, algorithm: fixed_window } }
   - { key: job, concurrency: { limit: 1, timeout: 60s } }
@@ -81,6 +82,10 @@ class Service(unittest.TestCase):
         for _ in range(2):
             client.refund(Question.of("shop", 2, tenant="abc"), idempotency_key="once")
         self.assertEqual([one.allowed for one in client.check_batch([abc] * 3)], [True, True, False])
+        # Of budgets as of any other limit, a repetition is the same check.
+        for key in ("spent", "tenant"):
+            once = [client.check(Question.of("shop", **{key: "once"}), idempotency_key=f"{key}-1") for _ in range(2)]
+            self.assertEqual([(one.allowed, one.remaining, one.degraded) for one in once], [(True, 2, False)] * 2)
         with self.assertRaises(ServiceError) as refused:
             client.check(Question("", []))
         self.assertEqual(refused.exception.code, "INVALID_ARGUMENT")
@@ -108,7 +113,7 @@ class Service(unittest.TestCase):
 
     async def asynchronously(self, url: str) -> None:
         async with AsyncRatekeeper(url, timeout=10) as client:
-            self.assertTrue((await client.check(Question.of("shop", tenant="async"))).allowed)
+            self.assertTrue((await client.check(Question.of("shop", tenant="async"), idempotency_key="async-1")).allowed)
             async with client.permit(Question.of("shop", job="export")) as acquired:
                 assert acquired.permit
                 self.assertFalse((await client.acquire(Question.of("shop", job="export"))).decision.allowed)

@@ -10,6 +10,7 @@ const RULES = `
 domain: shop
 descriptors:
   - { key: tenant, rate_limit: { name: per-day, window: 10000d, limit: 3, algorithm: fixed_window } }
+  - { key: spent, rate_limit: { window: 10000d, limit: 3, algorithm: fixed_window, post_paid: true } }
   - { key: customer, rate_limit: { name: per-day, window: 10000d, limit: 3, algorithm: fixed_window } }
   - { key: tokens, rate_limit: { window: 10000d, limit: 1000, algorithm: fixed_window } }
   - { key: job, concurrency: { limit: 1, timeout: 60s } }
@@ -39,6 +40,15 @@ test("the calls of a running service", async (t) => {
     assert.deepEqual((await service.checkBatch([1, 2, 3].map(() => of("tenant", "a")))).map((one) => one.allowed), [true, true, false]);
     const more = await service.check(of("tenant", "b", 4));
     assert.deepEqual([more.allowed, more.retryAfterMs], [false, undefined]);
+  });
+
+  await t.test("a check with a key is one check, of budgets as of any other limit", async () => {
+    for (const key of ["spent", "tenant"]) {
+      for (let repeats = 0; repeats < 2; repeats++) {
+        const { allowed, remaining, degraded } = await service.check(of(key, "once"), `${key}-1`);
+        assert.deepEqual([allowed, remaining, degraded], [true, 2, false]);
+      }
+    }
   });
 
   await t.test("an identifier, with a limit or a rule", async () => {
