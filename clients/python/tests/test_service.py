@@ -1022,6 +1022,11 @@ class Costly:
         return self.answer(path, body)
 
 
+def allowed(path: str, body: Any) -> httpx.Response:
+    """Allows everything."""
+    return ok(results=[ALLOW] * len(body.get("checks", ())))()
+
+
 def numbered(number: int) -> Question:
     return Question.of("shop", number=str(number))
 
@@ -1071,7 +1076,7 @@ class Bursts(unittest.TestCase):
             self.assertTrue(path == "limit" or all(check["standing"] for check in service.bodies[8]["checks"]))
 
     def test_checks_that_go_together_are_no_more_than_fit_into_a_request(self) -> None:
-        service = Costly(lambda path, body: ok(results=[ALLOW] * len(body.get("checks", ())))())
+        service = Costly(allowed)
         large = Question.of("shop", path="/" * 200_000)
         answers = self.run_all(service, [lambda one: one.check(large)] * 6, timeout=60, concurrency=1)
         self.assertEqual([one.degraded for one in answers], [False] * 6)
@@ -1143,12 +1148,12 @@ class Bursts(unittest.TestCase):
     def test_what_one_of_them_is_refused_for_is_no_harm_to_the_others(self) -> None:
         """Its caller chooses what is in it."""
         refusals = [httpx.Response(400, json={"code": "INVALID_ARGUMENT"}), httpx.Response(413, json={"code": "TOO_LARGE"})]
-        pages = [httpx.Response(status, text="<h1>Blocked</h1>") for status in (200, 403)]
+        refusals.append(httpx.Response(403, text="<h1>Blocked</h1>"))
 
         def serve(path: str, body: Any) -> httpx.Response:
             return refusal if '"7"' in json.dumps(body) else counted(path, body)
 
-        for refusal in refusals + pages:
+        for refusal in refusals:
             calls: list[Call] = [lambda one, number=number: one.check(numbered(number)) for number in range(20)]  # type: ignore[misc]
             service = Costly(serve)
             answers = self.run_all(service, calls, timeout=60, concurrency=2)
@@ -1179,11 +1184,55 @@ class Bursts(unittest.TestCase):
             # Two alone as they came, the batch three times, and two alone.
             self.assertEqual(len(service.asked), 2 + 3 + 2)
 
+    def test_checks_that_may_have_been_charged_are_not_repeated_by_themselves(self) -> None:
+        """The service, or something between, answered 200, and not to each of them."""
+        odds: list[list[Any]] = [[], [{}], [{"decision": "maybe"}], [{"success": 1}]]
+        for odd in odds:
+
+            def serve(path: str, body: Any) -> httpx.Response:
+                many = body.get("checks", body.get("limits"))
+                return counted(path, body) if many is None else httpx.Response(200, json={"results": [ALLOW] * (len(many) - 1) + odd})  # noqa: B023
+
+            for call in (lambda one: one.check(numbered(1)), lambda one: one.limit("1", 3, 60_000)):
+                service = Costly(serve)
+                calls: list[Call] = [call]
+                first, *others = self.run_all(service, calls * 101, timeout=60, concurrency=1)
+                self.assertEqual((first.remaining, len(service.asked)), (1, 2))
+                self.assertEqual([(one.code, one.status) for one in others], [("HTTP_200", 200)] * 100)
+
+    def test_callers_of_a_program_with_many_bad_checks_wait_for_few_of_them(self) -> None:
+        def serve(path: str, body: Any) -> httpx.Response:
+            many = body.get("checks", [body])
+            bad = [number for number, one in enumerate(many) if "good" not in json.dumps(one)]
+            field = f"checks[{bad[0]}].descriptors[0].hits" if bad and len(many) > 1 else "hits"
+            refusal = {"code": "INVALID_ARGUMENT", "field": field}
+            return httpx.Response(400, json=refusal) if bad else ok(results=[ALLOW] * len(many))()
+
+        good, bad = Question.of("shop", good="1"), Question.of("shop", bad="1")
+        service = Costly(serve)
+        calls: list[Call] = [lambda one, question=question: one.check(question) for question in (good, *[bad] * 99, good)]  # type: ignore[misc]
+        answers = self.run_all(service, calls, timeout=60, concurrency=1)
+        self.assertEqual([one.allowed for one in (answers[0], answers[-1])], [True, True])
+        self.assertEqual({one.code for one in answers[1:-1]}, {"INVALID_ARGUMENT"})
+        self.assertEqual(service.asked.count("/v1/checks"), 16)
+
+    def test_a_part_that_no_service_answers_is_the_last_that_is_asked_for(self) -> None:
+        def serve(path: str, body: Any) -> httpx.Response:
+            many = len(body.get("checks", ()))
+            if path == "/v1/checks" and many < 40:
+                return broken()
+            return httpx.Response(400, json={"code": "INVALID_ARGUMENT"}) if many else ok()()
+
+        service = Costly(serve)
+        answers = self.run_all(service, [lambda one: one.check(QUESTION)] * 41, timeout=60, concurrency=1, fallback=deny_all)
+        self.assertEqual([one.allowed for one in answers], [True, *[False] * 40])
+        self.assertEqual([len(body.get("checks", ())) for body in service.bodies], [0, 40, 20])
+
     def test_a_refusal_of_everything_ends_the_search_for_the_one_at_fault(self) -> None:
         service = Costly(lambda path, body: httpx.Response(403, json={"code": "PERMISSION_DENIED"}))
         answers = self.run_all(service, [lambda one: one.check(QUESTION)] * 101, timeout=60, concurrency=1)
         self.assertEqual({one.code for one in answers}, {"PERMISSION_DENIED"})
-        self.assertLess(service.asked.count("/v1/checks"), 40)
+        self.assertEqual(service.asked.count("/v1/checks"), 16)
 
     def test_checks_that_are_certainly_refused_join_no_others(self) -> None:
         def serve(path: str, body: Any) -> httpx.Response:
@@ -1207,7 +1256,7 @@ class Bursts(unittest.TestCase):
 
     def test_a_text_of_a_caller_that_is_no_unicode_is_no_harm_to_the_others(self) -> None:
         odd = Question.of("shop", tenant="\ud800")
-        service = Costly(lambda path, body: ok(results=[ALLOW] * len(body.get("checks", ())))())
+        service = Costly(allowed)
         answers = self.run_all(service, [lambda one: one.check(odd)] * 4, timeout=60, concurrency=1)
         self.assertEqual([one.degraded for one in answers], [False] * 4)
         self.assertEqual(service.asked, ["/v1/check", "/v1/checks"])
@@ -1294,7 +1343,7 @@ class Bursts(unittest.TestCase):
         async def run(asked: list[Any]) -> None:
             async def serve(request: httpx.Request) -> httpx.Response:
                 asked.append(request)
-                return ok()()
+                return allowed(request.url.path, json.loads(request.content))
 
             async with AsyncRatekeeper("http://one.test", timeout=0.001, concurrency=1, transport=httpx.MockTransport(serve)) as service:
                 await service._places.enter(0)  # pyright: ignore[reportPrivateUsage]
@@ -1416,8 +1465,7 @@ class Bursts(unittest.TestCase):
 
     def test_a_loop_that_ends_takes_no_place_with_it(self) -> None:
         """Without the end of its tasks, as those that some tests close."""
-        services = Services({"one.test": ok()})
-        transport = httpx.MockTransport(services.serve_async)
+        transport = httpx.MockTransport(Costly(allowed))
         service = AsyncRatekeeper("http://one.test", timeout=60, concurrency=1, transport=transport)
         loop = asyncio.new_event_loop()
         loop.run_until_complete(service._places.enter(0))  # pyright: ignore[reportPrivateUsage]

@@ -211,19 +211,20 @@ export class Ratekeeper {
   async #askOrJoin(kind: Kind, body: Json): Promise<Json | undefined> {
     if (this.#places.areTaken && canGoTogether(body)) {
       const answer = await this.#together[kind].join(body, this.#patienceMs());
-      if (answer !== "alone") return answer;
+      if (answer instanceof ServiceError && !isAway(answer)) throw answer;
+      if (answer !== "alone") return answer instanceof ServiceError ? undefined : answer;
     }
     return await unlessAway(this.#call(kind, body, "charged"));
   }
 
   /** Asks for many in a place that there is for them. */
-  async #askAll(kind: Kind, bodies: readonly Json[]): Promise<(Json | "alone" | undefined)[]> {
+  async #askAll(kind: Kind, bodies: readonly Json[]): Promise<readonly Json[] | ServiceError> {
     const many = `${kind}s`;
     try {
       const answer = await this.#inTime((signal) => this.#callInTurn(many, { [many]: bodies }, "charged", signal));
-      return list(answer["results"]).map((one) => (isDecision(kind, object(one)) ? object(one) : "alone"));
+      return list(answer["results"]).map(object);
     } catch (error) {
-      if (isAway(error)) return bodies.map(() => undefined);
+      if (isAway(error) || (hasNoAnswer(error) && !wasNotDone(error))) return error;
       throw error;
     }
   }
@@ -409,7 +410,10 @@ function authorization(token: string | null | undefined): Readonly<Record<string
 /** True if the service can have said that: what something between says is no denial. */
 function isAnswer(path: string, body: Json, answer: unknown): answer is Json {
   if (!isObject(answer)) return false;
-  if (path === "checks" || path === "limits") return list(answer["results"]).length === list(body[path]).length;
+  if (path === "checks" || path === "limits") {
+    const results = list(answer["results"]);
+    return results.length === list(body[path]).length && results.every((one) => isDecision(path.slice(0, -1), object(one)));
+  }
   return !["limit", "check", "peek", "acquire", "reserve"].includes(path) || isDecision(path, answer);
 }
 
@@ -427,7 +431,7 @@ async function unlessAway(call: Promise<Json>): Promise<Json | undefined> {
   }
 }
 
-function isAway(error: unknown): boolean {
+function isAway(error: unknown): error is ServiceError {
   return error instanceof ServiceError && error.code === "AWAY";
 }
 
@@ -447,7 +451,7 @@ function isUndecided(answer: Json): boolean {
 }
 
 function hasNoRoomForKeys(error: unknown): boolean {
-  return isAway(error) && object((error as ServiceError).cause)["code"] === "RESOURCE_EXHAUSTED";
+  return isAway(error) && object(error.cause)["code"] === "RESOURCE_EXHAUSTED";
 }
 
 /** True if the call was not carried out: no connection, or the service or something between says so. */

@@ -631,8 +631,8 @@ test("other calls wait for their place", async () => {
 /** Its caller chooses what is in it. */
 test("what one of them is refused for is no harm to the others", async () => {
   const refusals = [() => json({ code: "INVALID_ARGUMENT" }, 400), () => json({ code: "TOO_LARGE" }, 413)];
-  const pages = [200, 403].map((status) => () => new Response("<h1>Blocked</h1>", { status }));
-  for (const refusal of [...refusals, ...pages]) {
+  refusals.push(() => new Response("<h1>Blocked</h1>", { status: 403 }));
+  for (const refusal of refusals) {
     const { fetch, asked } = costly((path, body) => (JSON.stringify(body).includes('"7"') ? refusal() : counted(path, body)));
     const service = new Ratekeeper({ endpoints: "http://one.test", fetch, timeoutMs: 60_000, concurrency: 2 });
     const answers = await Promise.all(numbers(20).map((number) => service.check(numbered(number)).then(({ remaining }) => remaining, (error: unknown) => error)));
@@ -659,8 +659,55 @@ test("a refusal of everything ends the search for the one at fault", async () =>
   const { fetch, asked } = costly(() => json({ code: "PERMISSION_DENIED" }, 403));
   const service = new Ratekeeper({ endpoints: "http://one.test", fetch, timeoutMs: 60_000, concurrency: 1 });
   await Promise.all(numbers(101).map(() => assert.rejects(service.check(QUESTION), { code: "PERMISSION_DENIED" })));
-  const together = asked.filter((path) => path === "/v1/checks").length;
-  assert.ok(together < 40, `${together}`);
+  assert.equal(asked.filter((path) => path === "/v1/checks").length, 16);
+});
+
+/** The service, or something between, answered 200, and not to each of them. */
+test("checks that may have been charged are not repeated by themselves", async () => {
+  const calls: ((service: Ratekeeper) => Promise<{ remaining: number | undefined }>)[] = [
+    (service) => service.check(numbered(1)),
+    (service) => service.limit("1", { limit: 3, durationMs: 60_000 }),
+  ];
+  for (const odd of [[], [{}], [{ decision: "maybe" }], [{ success: 1 }]]) {
+    for (const call of calls) {
+      const { fetch, asked } = costly((path, body) => {
+        const many = body.checks ?? body.limits;
+        return many ? json({ results: [...many.slice(1).map(() => ALLOW), ...odd] }) : counted(path, body);
+      });
+      const service = new Ratekeeper({ endpoints: "http://one.test", fetch, timeoutMs: 60_000, concurrency: 1 });
+      const answers = await Promise.allSettled(numbers(101).map(() => call(service)));
+      assert.equal(asked.length, 2);
+      const thrown = answers.map((one) => (one.status === "rejected" ? (one.reason as ServiceError).code : one.value.remaining));
+      assert.deepEqual(thrown, [1, ...Array<string>(100).fill("HTTP_200")]);
+    }
+  }
+});
+
+test("callers of a program with many bad checks wait for few of them", async () => {
+  const { fetch, asked } = costly((_, body) => {
+    const many = body.checks ?? [body];
+    const number = many.findIndex((one) => !JSON.stringify(one).includes("good"));
+    if (number < 0) return json({ ...ALLOW, results: many.map(() => ALLOW) });
+    return json({ code: "INVALID_ARGUMENT", field: body.checks ? `checks[${number}].descriptors[0].hits` : "hits" }, 400);
+  });
+  const service = new Ratekeeper({ endpoints: "http://one.test", fetch, timeoutMs: 60_000, concurrency: 1 });
+  const [good, bad] = ["good", "bad"].map((key): Question => ({ domain: "shop", descriptors: [{ entries: { [key]: "1" } }] }));
+  assert.ok(good && bad);
+  const calls = [good, ...Array<Question>(99).fill(bad), good].map((question) => service.check(question));
+  const answers = (await Promise.allSettled(calls)).map((one) => (one.status === "rejected" ? (one.reason as ServiceError).code : one.value.allowed));
+  assert.deepEqual(answers, [true, ...Array<string>(99).fill("INVALID_ARGUMENT"), true]);
+  assert.equal(asked.filter((path) => path === "/v1/checks").length, 16);
+});
+
+test("a part that no service answers is the last that is asked for", async () => {
+  const { fetch, bodies } = costly((_, { checks }) => {
+    if (checks && checks.length < 40) throw new TypeError("connection lost");
+    return checks ? json({ code: "INVALID_ARGUMENT" }, 400) : json(ALLOW);
+  });
+  const service = new Ratekeeper({ endpoints: "http://one.test", fetch, timeoutMs: 60_000, concurrency: 1, fallback: denyAll });
+  const answers = await Promise.all(numbers(41).map(() => service.check(QUESTION)));
+  assert.deepEqual(answers.map(({ allowed }) => allowed), [true, ...Array<boolean>(40).fill(false)]);
+  assert.deepEqual(bodies.map(({ checks }) => checks?.length ?? 0), [0, 40, 20]);
 });
 
 test("checks that are certainly refused join no others", async () => {

@@ -409,7 +409,7 @@ class _Away(ServiceError):
 
 
 class _Unsent(_Away):
-    """No service was asked, or none answers to all that went together."""
+    """No service was asked."""
 
     def __init__(self) -> None:
         ServiceError.__init__(self, "AWAY", "not sent: too many calls of this client are under way")
@@ -435,7 +435,9 @@ def _is_answer(post: _Post, body: object) -> bool:
     """True if the service can have said that: what something between says is no denial."""
     answer = mapping(body)
     if post.path in ("checks", "limits"):
-        return len(sequence(answer.get("results"))) == len(post.body if isinstance(post.body, list) else post.body[post.path])
+        results = sequence(answer.get("results"))
+        is_whole = len(results) == len(post.body if isinstance(post.body, list) else post.body[post.path])
+        return is_whole and all(_is_decision(post.path[:-1], mapping(one)) for one in results)
     if post.path in ("limit", "check", "peek", "acquire", "reserve"):
         return _is_decision(post.path, answer)
     return isinstance(body, dict)
@@ -889,12 +891,16 @@ class AsyncRatekeeper(_Calls):
     def _is_busy(self) -> bool:
         return self._places.are_taken
 
-    async def _ask(self, path: str, texts: Sequence[str]) -> Sequence[Json]:
+    async def _ask(self, path: str, texts: Sequence[str]) -> Union[Sequence[Json], ServiceError]:
         """Sends what goes together, in a place that it has."""
         many, deadline = f"{path}s", time.monotonic() + self._timeout
-        answer = await self._run(self._call_in_turn(many, list(texts), False, deadline))
-        results = [mapping(one) for one in sequence(answer.get("results"))]
-        return [one if _is_decision(path, one) else {} for one in results]
+        try:
+            answer = await self._run(self._call_in_turn(many, list(texts), False, deadline))
+        except _Away as away:
+            if away.is_page and away.was_not_done:
+                raise
+            return away
+        return [mapping(one) for one in sequence(answer.get("results"))]
 
     def _drop_closed(self) -> None:
         """Drops the tasks of loops that were closed without ending them, gives their places back, and leaves their

@@ -83,8 +83,8 @@ class Service(unittest.TestCase):
             client.refund(Question.of("shop", 2, tenant="abc"), idempotency_key="once")
         self.assertEqual([one.allowed for one in client.check_batch([abc] * 3)], [True, True, False])
         # Of budgets as of any other limit, a repetition is the same check.
-        for key in ("spent", "tenant"):
-            once = [client.check(Question.of("shop", **{key: "once"}), idempotency_key=f"{key}-1") for _ in range(2)]
+        for question in (Question.of("shop", spent="once"), Question.of("shop", tenant="once")):
+            once = [client.check(question, idempotency_key=str(question)) for _ in range(2)]
             self.assertEqual([(one.allowed, one.remaining, one.degraded) for one in once], [(True, 2, False)] * 2)
         with self.assertRaises(ServiceError) as refused:
             client.check(Question("", []))
