@@ -897,6 +897,43 @@ class Calls(unittest.TestCase):
             self.assertEqual((reserved.decision, reserved.reservation), (allow_all(QUESTION), None))
             self.assertEqual((reserves, cancelled), ([reserves[0]] * 2, ["r"]))
 
+    def test_what_the_next_service_granted_too_late_is_given_back_although_the_first_answered_a_page(self) -> None:
+        async def serve_async(request: httpx.Request) -> httpx.Response:
+            return serve(request)
+
+        def serve(request: httpx.Request) -> httpx.Response:
+            path = request.url.path
+            if request.url.host == "one.test":
+                return httpx.Response(404, text="<h1>Not Found</h1>")
+            asked.append((path, json.loads(request.content)))
+            return broken() if len(asked) == 1 else ok(permit="p", reservation="r", was_held=True)()
+
+        async def run(call: Call) -> None:
+            async with AsyncRatekeeper(urls, timeout=60, transport=httpx.MockTransport(serve_async)) as service:
+                with self.assertRaises(ServiceError) as page:
+                    await call(service)
+                self.assertEqual(page.exception.code, "HTTP_404")
+                while service._unanswered._calls:  # pyright: ignore[reportPrivateUsage]
+                    await asyncio.sleep(0.001)
+
+        urls = ["http://one.test", "http://two.test"]
+        kinds: list[tuple[Call, Any]] = [
+            (lambda one: one.acquire(QUESTION), ("/v1/release", {"permit": "p"})),
+            (lambda one: one.reserve(QUESTION, 5), ("/v1/cancel", {"reservation": "r"})),
+        ]
+        for call, end in kinds:
+            asked = list[Any]()
+            asyncio.run(run(call))
+            self.assertEqual(asked, [asked[0], asked[0], end])
+            asked = list[Any]()
+            with Ratekeeper(urls, timeout=60, transport=httpx.MockTransport(serve)) as service:
+                with self.assertRaises(ServiceError) as page:
+                    call(service)
+                self.assertEqual(page.exception.code, "HTTP_404")
+                while service._unanswered._calls:  # pyright: ignore[reportPrivateUsage]
+                    time.sleep(0.001)
+            self.assertEqual(asked, [asked[0], asked[0], end])
+
     def test_a_reservation_of_a_cancelled_caller_is_cancelled(self) -> None:
         asked: list[tuple[str, Any]] = []
 
@@ -1199,6 +1236,23 @@ class Bursts(unittest.TestCase):
                 first, *others = self.run_all(service, calls * 101, timeout=60, concurrency=1)
                 self.assertEqual((first.remaining, len(service.asked)), (1, 2))
                 self.assertEqual([(one.code, one.status) for one in others], [("HTTP_200", 200)] * 100)
+
+    def test_checks_that_the_next_service_may_have_charged_are_not_repeated_after_the_page_of_the_first(self) -> None:
+        async def serve(request: httpx.Request) -> httpx.Response:
+            if request.url.host == "one.test":
+                return httpx.Response(404, text="<h1>Not Found</h1>")
+            asked.append(request.url.path)
+            return broken() if request.url.path == "/v1/checks" else ok()()
+
+        async def run() -> list[Any]:
+            urls = ["http://one.test", "http://two.test"]
+            async with AsyncRatekeeper(urls, timeout=60, concurrency=1, transport=httpx.MockTransport(serve)) as service:
+                return await asyncio.gather(*[service.check(QUESTION) for _ in range(5)], return_exceptions=True)
+
+        asked: list[str] = []
+        _, *others = asyncio.run(run())
+        self.assertEqual([one.code for one in others], ["HTTP_404"] * 4)
+        self.assertEqual(asked, ["/v1/check", "/v1/checks"])
 
     def test_callers_of_a_program_with_many_bad_checks_wait_for_few_of_them(self) -> None:
         def serve(path: str, body: Any) -> httpx.Response:

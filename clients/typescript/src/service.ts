@@ -293,6 +293,8 @@ export class Ratekeeper {
         if (signal.aborted || (repeat === "charged" && !notDone)) break;
       }
     }
+    // The page tells its caller more, and the last one may have done it.
+    if (page && last && !wasNotDone(last)) throw new ServiceError(page.code, page.message, page.status, page.field, last);
     throw page ?? last ?? new ServiceError("AWAY", "no rate limit service answers");
   }
 
@@ -456,7 +458,7 @@ function hasNoRoomForKeys(error: unknown): boolean {
 
 /** True if the call was not carried out: no connection, or the service or something between says so. */
 function wasNotDone(error: ServiceError): boolean {
-  if (!hasWord(error)) return (error.status ?? 0) >= 300;
+  if (!hasWord(error)) return (error.status ?? 0) >= 300 && !(hasNoAnswer(error.cause) && !wasNotDone(error.cause));
   // A proxy's 503 may come after the charge: only the service's own words count.
   if (error.cause === NOT_SENT || hasNoRules(error)) return true;
   if (error.status !== undefined) return error.status === 503 && NOT_DONE.has((error.cause as ServiceError).code);

@@ -470,6 +470,43 @@ test("a reservation whose answer did not come is cancelled: nobody could settle 
   assert.deepEqual(reserves, [reserves[0], reserves[0]]);
 });
 
+test("what the next service granted too late is given back, although the first one answered a page", async () => {
+  const kinds: [(service: Ratekeeper) => Promise<unknown>, string, unknown][] = [
+    [(service) => service.acquire(QUESTION), "/v1/release", { permit: "p" }],
+    [(service) => service.reserve(QUESTION, 5), "/v1/cancel", { reservation: "r" }],
+  ];
+  for (const [call, path, end] of kinds) {
+    const givenBack = Promise.withResolvers<unknown>();
+    const asked: unknown[] = [];
+    const fetch: Fetch = async (input, init) => {
+      const [url, body] = [new URL(String(input)), JSON.parse(String(init?.body)) as unknown];
+      if (url.host === "one.test") return new Response("<h1>Not Found</h1>", { status: 404 });
+      if (url.pathname === path) givenBack.resolve(body);
+      else if (asked.push(body) === 1) throw new TypeError("connection lost");
+      return json({ ...ALLOW, permit: "p", reservation: "r", was_held: true });
+    };
+    const service = new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch, timeoutMs: Infinity });
+    await assert.rejects(call(service), { code: "HTTP_404" });
+    assert.deepEqual([await givenBack.promise, asked], [end, [asked[0], asked[0]]]);
+  }
+});
+
+test("checks that the next service may have charged are not repeated after the page of the first one", async () => {
+  const asked: string[] = [];
+  const fetch: Fetch = async (input) => {
+    const { host, pathname } = new URL(String(input));
+    await new Promise((resolve) => setImmediate(resolve));
+    if (host === "one.test") return new Response("<h1>Not Found</h1>", { status: 404 });
+    asked.push(pathname);
+    if (pathname === "/v1/checks") throw new TypeError("connection lost");
+    return json(ALLOW);
+  };
+  const service = new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch, timeoutMs: Infinity, concurrency: 1 });
+  const [, ...others] = await Promise.allSettled(numbers(5).map(() => service.check(QUESTION)));
+  assert.deepEqual(others.map((one) => one.status === "rejected" && (one.reason as ServiceError).code), Array(4).fill("HTTP_404"));
+  assert.deepEqual(asked, ["/v1/check", "/v1/checks"]);
+});
+
 test("a reserve with a key is never left to the fallback: the same key tells the reservation that was made all the same", async () => {
   const { fetch, asked, bodies } = services({ "one.test": () => { throw new TypeError("fetch failed"); } });
   const service = new Ratekeeper({ endpoints: "http://one.test", fetch });

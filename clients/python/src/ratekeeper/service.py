@@ -221,7 +221,10 @@ class _Calls:
                 page = away if page is None and away.is_page else page
                 may_go_on = away.may_go_on(is_harmless) and time.monotonic() < deadline
                 if not may_go_on or endpoint is in_turn[-1]:
-                    raise page or away
+                    # The page tells its caller more, and this one may have done it.
+                    told = page or away
+                    told.was_not_done = told.was_not_done and away.was_not_done
+                    raise told
         raise AssertionError("there is an endpoint")
 
     def _limit(self, identifier: str, rule: Optional[str], domain: Optional[str], more: Json) -> _Steps[LimitResult]:
