@@ -266,6 +266,8 @@ export class Ratekeeper {
 
   /** Calls one service after another until one answers. */
   async #callInTurn(path: string, body: Json, repeat: Repeat, signal: AbortSignal): Promise<Json> {
+    // What JSON cannot hold fails here, for its caller.
+    const sent = JSON.stringify(body);
     const now = performance.now();
     const up = (endpoint: Endpoint): boolean => endpoint.downUntil <= now;
     const inTurn = [...this.#endpoints.filter(up), ...this.#endpoints.filter((endpoint) => !up(endpoint))];
@@ -273,7 +275,7 @@ export class Ratekeeper {
     let page: ServiceError | undefined;
     for (const endpoint of inTurn) {
       try {
-        const answer = await this.#post(endpoint, path, body, signal);
+        const answer = await this.#post(endpoint, path, body, sent, signal);
         endpoint.misses = 0;
         return answer;
       } catch (error) {
@@ -298,12 +300,12 @@ export class Ratekeeper {
     throw page ?? last ?? new ServiceError("AWAY", "no rate limit service answers");
   }
 
-  async #post({ url }: Endpoint, path: string, body: Json, signal: AbortSignal): Promise<Json> {
+  async #post({ url }: Endpoint, path: string, body: Json, sent: string, signal: AbortSignal): Promise<Json> {
     const { fetch = globalThis.fetch } = this.#options;
     let response: Response;
     let answer: unknown;
     try {
-      response = await fetch(`${url}/v1/${path}`, { method: "POST", headers: this.#headers, body: JSON.stringify(body), signal });
+      response = await fetch(`${url}/v1/${path}`, { method: "POST", headers: this.#headers, body: sent, signal });
       answer = await response.json().catch((error: unknown) => {
         if (signal.aborted || (response.ok && !(error instanceof SyntaxError))) throw error;
       });

@@ -507,6 +507,15 @@ test("checks that the next service may have charged are not repeated after the p
   assert.deepEqual(asked, ["/v1/check", "/v1/checks"]);
 });
 
+test("a body that JSON cannot hold is its caller's error, and no miss of the service", async () => {
+  const { fetch, asked } = services({ "one.test": () => json(ALLOW), "two.test": () => json(ALLOW) });
+  const service = new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch, timeoutMs: 60_000 });
+  const hits = 1n as unknown as number;
+  for (let calls = 0; calls < 3; calls++) await assert.rejects(service.check({ domain: "shop", descriptors: [{ entries: { tenant: "abc" }, hits }] }), TypeError);
+  assert.equal((await service.check(QUESTION)).degraded, false);
+  assert.deepEqual(asked, ["one.test/v1/check"]);
+});
+
 test("a reserve with a key is never left to the fallback: the same key tells the reservation that was made all the same", async () => {
   const { fetch, asked, bodies } = services({ "one.test": () => { throw new TypeError("fetch failed"); } });
   const service = new Ratekeeper({ endpoints: "http://one.test", fetch });
