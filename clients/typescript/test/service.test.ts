@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { createInterface } from "node:readline";
 import { test, type TestContext } from "node:test";
 import { Worker } from "node:worker_threads";
 import { allowAll, denyAll, localLimits, Ratekeeper, ServiceError, type Fallback, type Fetch, type Permit, type Question } from "../src/index.ts";
@@ -514,6 +516,22 @@ test("a body that JSON cannot hold is its caller's error, and no miss of the ser
   for (let calls = 0; calls < 3; calls++) await assert.rejects(service.check({ domain: "shop", descriptors: [{ entries: { tenant: "abc" }, hits }] }), TypeError);
   assert.equal((await service.check(QUESTION)).degraded, false);
   assert.deepEqual(asked, ["one.test/v1/check"]);
+});
+
+/** A program whose service is away when it releases a permit. It says how often it asked, once nothing keeps it alive. */
+const RELEASING = `
+import { Ratekeeper } from "../src/index.ts";
+let asked = 0;
+const fetch = async () => { asked += 1; throw new TypeError("fetch failed"); };
+process.on("exit", () => console.log("asked", asked));
+await new Ratekeeper({ endpoints: "http://one.test", fetch }).release("p").catch(({ code }) => console.log(code));
+`;
+
+test("a release without an answer is repeated once before its program ends, and keeps that no longer", async () => {
+  const child = spawn(process.execPath, ["--input-type=module-typescript", "--eval", RELEASING], { cwd: import.meta.dirname, stdio: ["ignore", "pipe", "inherit"] });
+  const lines: string[] = [];
+  for await (const line of createInterface({ input: child.stdout })) lines.push(line);
+  assert.deepEqual(lines, ["AWAY", "asked 2"]);
 });
 
 test("a reserve with a key is never left to the fallback: the same key tells the reservation that was made all the same", async () => {
