@@ -168,9 +168,10 @@ class Calls(unittest.TestCase):
             self.assertEqual((decision, reserved.decision), (allow_all(QUESTION), allow_all(QUESTION)))
             with self.assertRaises(ServiceError):
                 ask(services, lambda one: one.refund(QUESTION, idempotency_key=""))
-            self.assertEqual(services.asked, [f"one.test/v1/{path}" for path in ("check", "reserve", "refund")])
-            # A reserve has one of the client's own.
-            self.assertEqual([bool(body.get("idempotency_key")) for body in services.bodies], [False, True, False])
+            # A reserve has one of the client's own, by which it is looked for in the end.
+            asked = ["one.test/v1/check", *[f"{host}.test/v1/reserve" for host in ("one", "one", "two")], "one.test/v1/refund"]
+            self.assertEqual(services.asked, asked)
+            self.assertEqual([bool(body.get("idempotency_key")) for body in services.bodies], [False, True, True, True, False])
             self.assertFalse(any(body.get("idempotency_key") == "" for body in services.bodies))
 
     def test_a_service_that_refuses_connections_is_passed_over_and_asked_last(self) -> None:
@@ -1610,6 +1611,75 @@ class Late(unittest.TestCase):
             self.assertEqual(first, (5, old))
             unanswered.done(old)
             self.assertIsNone(unanswered.first())
+
+
+class Closing(unittest.TestCase):
+    def test_a_client_that_is_closed_lets_the_releases_of_other_threads_end(self) -> None:
+        closing = threading.Event()
+        released: list[str] = []
+
+        def serve(request: httpx.Request) -> httpx.Response:
+            closing.wait(30)
+            released.append(json.loads(request.content)["permit"])
+            return ok(was_held=True)()
+
+        service = Ratekeeper("http://one.test", timeout=60, concurrency=2, transport=httpx.MockTransport(serve))
+        permits = [f"{number}" for number in range(10)]
+        with ThreadPoolExecutor(10) as pool, mock.patch("ratekeeper.service._RELEASED_IN", 30.0):
+            releases = [pool.submit(service.release, permit) for permit in permits]
+            while len(service._places._first) < 8:  # pyright: ignore[reportPrivateUsage]
+                time.sleep(0.001)
+            # The first that closing does.
+            with mock.patch.object(service._keeper, "close", closing.set):  # pyright: ignore[reportPrivateUsage]
+                service.close()
+            self.assertEqual(sorted(released), permits)
+            self.assertEqual([release.result() for release in releases], [True] * 10)
+
+    def test_what_has_no_answer_yet_is_asked_for_once_more_when_the_client_is_closed(self) -> None:
+        calls: list[tuple[Call, list[str]]] = [
+            (lambda one: one.acquire(QUESTION), ["acquire", "acquire", "release"]),
+            (lambda one: one.reserve(QUESTION, 5), ["reserve", "reserve", "cancel"]),
+            (lambda one: one.release("p"), ["release", "release"]),
+        ]
+        for ask in (Services.sync, Services.asyncio):
+            for call, asked in calls:
+                answers = itertools.chain([broken], itertools.repeat(ok(permit="p", reservation="r", was_held=True)))
+                services = Services({"one.test": lambda: next(answers)()}, timeout=60)  # noqa: B023
+                # Nobody asks before.
+                with mock.patch("ratekeeper._unanswered._PAUSES", (3600.0,)), mock.patch("ratekeeper.service._RELEASED_IN", 60.0):
+                    with suppress(ServiceError):
+                        ask(services, call)
+                self.assertEqual(services.asked, [f"one.test/v1/{path}" for path in asked])
+
+    def test_a_service_that_is_away_is_asked_once_by_a_client_that_is_closed(self) -> None:
+        def lose(one: Ratekeeper) -> None:
+            for permit in ("p", "q", "r"):
+                with suppress(ServiceError):
+                    one.release(permit)
+
+        async def lose_async(one: AsyncRatekeeper) -> None:
+            for permit in ("p", "q", "r"):
+                with suppress(ServiceError):
+                    await one.release(permit)
+
+        for ask, call in ((Services.sync, lose), (Services.asyncio, lose_async)):
+            services = Services({"one.test": broken}, timeout=60)
+            with mock.patch("ratekeeper._unanswered._PAUSES", (3600.0,)), mock.patch("ratekeeper.service._RELEASED_IN", 60.0):
+                ask(services, cast(Any, call))
+            self.assertEqual([body["permit"] for body in services.bodies], ["p", "q", "r", "p"])
+
+    def test_a_silent_service_holds_up_no_client_that_is_closed(self) -> None:
+        """Longer than for the time that closing has, whatever that of a call is."""
+        lefts: list[float] = []
+
+        def serve(request: httpx.Request) -> httpx.Response:
+            lefts.append(request.extensions["timeout"].get("read"))
+            return broken()
+
+        with mock.patch("ratekeeper._unanswered._PAUSES", (3600.0,)), suppress(ServiceError):
+            with Ratekeeper("http://one.test", timeout=60, transport=httpx.MockTransport(serve)) as service:
+                service.release("p")
+        self.assertLessEqual(lefts[1], 1.0)
 
 
 class Middleware(unittest.TestCase):

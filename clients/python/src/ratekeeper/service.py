@@ -128,7 +128,7 @@ class _Post:
 
 
 _T = TypeVar("_T")
-# The longest that closing a client waits for the releases of permits, in seconds.
+# The longest that closing a client waits for the releases of permits, and for what has no answer, in seconds.
 _RELEASED_IN = 1.0
 # The turns in which a loop that was held up reads what has come meanwhile, once the time is up, and seconds for them.
 _TURNS = 10
@@ -329,26 +329,35 @@ class _Calls:
             while (first := self._unanswered.first()) is not None:
                 pause, lost = first
                 yield pause
-                yield from self._give_back_one(lost)
+                yield from self._give_back_one(lost, lambda path, body: self._call(path, body, True))
         except BaseException:
             # Cancelled, or stopped with the client.
             self._unanswered.stopped()
             raise
 
-    def _give_back_one(self, lost: Lost) -> _Steps[None]:
+    def _give_back_now(self, deadline: float) -> _Steps[None]:
+        """The same without a pause or a place, once before the client is closed, until a call has no answer."""
+        has_answer = True
+        while has_answer and time.monotonic() < deadline and (first := self._unanswered.first()) is not None:
+            _, lost = first
+            has_answer = yield from self._give_back_one(lost, lambda path, body: self._call_in_turn(path, body, True, deadline))
+
+    def _give_back_one(self, lost: Lost, call: Callable[[str, Json], _Steps[Json]]) -> _Steps[bool]:
+        """False without an answer."""
         try:
-            answer = yield from self._call(lost.path, lost.body, True)
+            answer = yield from call(lost.path, lost.body)
             if lost.path == "acquire" and (permit := text(answer.get("permit"))):
-                yield from self._release(permit)
+                yield from call("release", {"permit": permit})
             if lost.path == "reserve" and (reservation := text(answer.get("reservation"))):
-                yield from self._settle("cancel", {"reservation": reservation})
+                yield from call("cancel", {"reservation": reservation})
         except _Away:
             self._unanswered.missed()
-            return
+            return False
         except ServiceError:
             # Refused: there is nothing to give back.
             pass
         self._unanswered.done(lost)
+        return True
 
     def _keep(self, permit: _Held, expires_after: float) -> _Steps[None]:
         """Renews a permit every third of its time. Without an answer it tries again sooner, so that several may be lost."""
@@ -533,11 +542,16 @@ class Ratekeeper(_Calls):
         self._client = httpx.Client(transport=transport, headers=_headers(token), limits=self._limits)
         self._closed = threading.Event()
         self._keeper = Keeper(self._advance)
+        self._released = threading.Condition()
+        # Those under way.
+        self._releases = 0
         in_child(self._begin)
 
     def _begin(self) -> None:
         """In a forked process: threads, locks, calls and connections are those of its parent."""
         self._keeper.begin()
+        self._released = threading.Condition()
+        self._releases = 0
         self._places = ThreadPlaces(self._concurrency)
         self._unanswered = Unanswered()
         was_closed, self._closed = self._closed.is_set(), threading.Event()
@@ -603,12 +617,19 @@ class Ratekeeper(_Calls):
             yield acquired
 
     def release(self, permit: str) -> bool:
-        """Returns a permit. True if it was held until now. Without an answer it is tried again for ten seconds."""
+        """Returns a permit. True if it was held until now. Without an answer it is tried again for ten seconds, and once
+        more when the client is closed."""
+        with self._released:
+            self._releases += 1
         try:
             return self._run(self._release(permit))
         except _Away:
             self._look_for(Lost("release", {"permit": permit}))
             raise
+        finally:
+            with self._released:
+                self._releases -= 1
+                self._released.notify_all()
 
     def renew(self, permit: str) -> float:
         """Holds a permit for longer; returns the seconds until it expires."""
@@ -636,9 +657,18 @@ class Ratekeeper(_Calls):
         return self._run(self._refund(question, idempotency_key))
 
     def close(self) -> None:
-        self._closed.set()
+        """Ends the client, and all of its calls but the releases of other threads: for those it waits up to a second. What
+        has no answer yet is asked for once more, within the same time."""
+        deadline = time.monotonic() + _RELEASED_IN
         self._keeper.close()
-        self._client.close()
+        try:
+            with self._released:
+                self._released.wait_for(lambda: self._releases == 0, _RELEASED_IN)
+            if not self._closed.is_set():
+                self._run(self._give_back_now(deadline))
+        finally:
+            self._closed.set()
+            self._client.close()
 
     def __enter__(self) -> Ratekeeper:
         return self
@@ -847,11 +877,16 @@ class AsyncRatekeeper(_Calls):
         return await self._run(self._refund(question, idempotency_key))
 
     async def aclose(self) -> None:
+        """Ends the client, and all of its calls but releases: for those it waits up to a second. What has no answer yet is
+        asked for once more, within the same time."""
         self._drop_closed()
+        deadline = time.monotonic() + _RELEASED_IN
         for task in self._tasks:
             task.cancel()
         if self._releases:
             await asyncio.wait(self._releases, timeout=_RELEASED_IN)
+        if not self._client.is_closed:
+            await self._run(self._give_back_now(deadline))
         await self._client.aclose()
 
     async def __aenter__(self) -> AsyncRatekeeper:
