@@ -43,7 +43,7 @@ class Connections(unittest.TestCase):
         all_of_them = threading.Barrier(120)
 
         def together(path: str, body: Any) -> Any:
-            all_of_them.wait(30)
+            all_of_them.wait(60)
             return grant(path, body)
 
         async def ask(url: str) -> list[bool]:
@@ -61,7 +61,7 @@ class Connections(unittest.TestCase):
         all_of_them = threading.Barrier(32)
 
         def together(path: str, body: Any) -> Any:
-            all_of_them.wait(30)
+            all_of_them.wait(60)
             return grant(path, body)
 
         # However long it takes, none of them is too old.

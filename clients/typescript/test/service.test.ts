@@ -113,7 +113,8 @@ test("an empty key is none", async () => {
   assert.ok(bodies.every((body) => (body as { idempotency_key?: string }).idempotency_key !== ""));
 });
 
-test("a service that refuses connections is passed over, and asked last for a second", async () => {
+test("a service that refuses connections is passed over, and asked last for a second", async (t) => {
+  t.mock.method(performance, "now", () => 0);
   const { fetch, asked } = services({ "one.test": refused, "two.test": () => json(ALLOW) });
   const service = new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch });
   for (let calls = 0; calls < 2; calls++) assert.equal((await service.check(QUESTION)).degraded, false);
@@ -201,7 +202,8 @@ test("what none of the services said is no denial, and is not left to the fallba
   }
 });
 
-test("a refusal that is none of the service's goes on to the next one", async () => {
+test("a refusal that is none of the service's goes on to the next one", async (t) => {
+  t.mock.method(performance, "now", () => 0);
   for (const status of [302, 403, 404]) {
     const { fetch, asked } = services({ "one.test": () => new Response("<h1>Blocked</h1>", { status }), "two.test": () => json(ALLOW) });
     const service = new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch, timeoutMs: 60_000 });

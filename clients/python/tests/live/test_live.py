@@ -60,12 +60,14 @@ def loaded(name: str, **environment: str) -> Any:
     assert spec and spec.loader
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
+    # However busy the machine is.
+    example.service._timeout = 60.0
     return example
 
 
 class Service(unittest.TestCase):
     def test_the_calls_of_a_running_service(self) -> None:
-        with service(SERVICE_RULES) as urls, Ratekeeper(urls["http"], timeout=10) as client:
+        with service(SERVICE_RULES) as urls, Ratekeeper(urls["http"], timeout=60) as client:
             self.check(client)
             self.reserve(client)
             self.permits(client)
@@ -112,7 +114,7 @@ class Service(unittest.TestCase):
         self.assertEqual(gone.exception.code, "NOT_HELD")
 
     async def asynchronously(self, url: str) -> None:
-        async with AsyncRatekeeper(url, timeout=10) as client:
+        async with AsyncRatekeeper(url, timeout=60) as client:
             self.assertTrue((await client.check(Question.of("shop", tenant="async"), idempotency_key="async-1")).allowed)
             async with client.permit(Question.of("shop", job="export")) as acquired:
                 assert acquired.permit
@@ -120,7 +122,7 @@ class Service(unittest.TestCase):
             self.assertIsNotNone((await client.acquire(Question.of("shop", job="export"))).permit)
 
     async def at_once(self, url: str) -> None:
-        async with AsyncRatekeeper(url, timeout=10, concurrency=2) as client:
+        async with AsyncRatekeeper(url, timeout=60, concurrency=2) as client:
             checks = [client.check(Question.of("shop", tenant="burst")) for _ in range(30)]
             limits = [client.limit("burst", 3, 60_000) for _ in range(30)]
             # A request without a domain would have all that go with it refused.
@@ -136,7 +138,7 @@ class Service(unittest.TestCase):
         self.assertEqual(getattr(refused[0], "code", None), "INVALID_ARGUMENT")
 
     def test_the_example_of_a_budget_commits_what_an_answer_cost(self) -> None:
-        with service(BUDGET_RULES) as urls, model() as model_url, Ratekeeper(urls["http"], timeout=10) as client:
+        with service(BUDGET_RULES) as urls, model() as model_url, Ratekeeper(urls["http"], timeout=60) as client:
             example = loaded("token_budget", RATEKEEPER_URL=urls["http"], MODEL_URL=model_url)
 
             def left(user: str) -> Any:

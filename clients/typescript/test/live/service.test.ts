@@ -26,7 +26,7 @@ test("the calls of a running service", async (t) => {
   t.after(() => running.stop());
   const gone = await serve(() => {});
   await gone.stop();
-  const service = new Ratekeeper({ endpoints: [gone.url, running.url("HTTP")], timeoutMs: 10_000 });
+  const service = new Ratekeeper({ endpoints: [gone.url, running.url("HTTP")], timeoutMs: 60_000 });
 
   await t.test("check, batch, peek and refund", async () => {
     const first = await service.check(of("tenant", "a"));
@@ -61,7 +61,7 @@ test("the calls of a running service", async (t) => {
   });
 
   await t.test("checks at once, which go together", async () => {
-    const bounded = new Ratekeeper({ endpoints: running.url("HTTP"), timeoutMs: 10_000, concurrency: 2 });
+    const bounded = new Ratekeeper({ endpoints: running.url("HTTP"), timeoutMs: 60_000, concurrency: 2 });
     const checks = Array.from({ length: 30 }, () => bounded.check(of("tenant", "burst")));
     const limits = Array.from({ length: 30 }, () => bounded.limit("burst", { limit: 3, durationMs: 60_000 }));
     // A request without a domain would have all that go with it refused.
@@ -106,7 +106,7 @@ test("the calls of a running service", async (t) => {
 
   await t.test("the example of Express limits its callers", async () => {
     const example = new URL("../../examples/express.ts", import.meta.url).pathname;
-    const child = spawn(process.execPath, [example, running.url("HTTP")], { stdio: ["ignore", "pipe", "inherit"] });
+    const child = spawn(process.execPath, [example, running.url("HTTP"), "0", "60000"], { stdio: ["ignore", "pipe", "inherit"] });
     try {
       const [line] = (await once(createInterface({ input: child.stdout }), "line")) as [string];
       const url = line.split(" ").at(-1) ?? "";
