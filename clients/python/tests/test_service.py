@@ -732,7 +732,7 @@ class Calls(unittest.TestCase):
     def test_a_forked_process_can_close_the_client_of_its_parent(self) -> None:
         with Ratekeeper("http://one.test") as service:
             # As the thread that gives back has it, for a moment.
-            with service._closed._cond:  # type: ignore[attr-defined]
+            with service._closing._cond:  # type: ignore[attr-defined]
                 child = os.fork()
                 if child == 0:
                     signal.alarm(60)
@@ -1666,6 +1666,31 @@ class Closing(unittest.TestCase):
                     with suppress(ServiceError):
                         ask(services, call)
                 self.assertEqual(services.asked, [f"one.test/v1/{path}" for path in asked])
+
+    def test_what_is_asked_for_when_the_client_is_closed_is_not_asked_for_twice(self) -> None:
+        begun, closing = threading.Event(), threading.Event()
+        asked: list[str] = []
+
+        def serve(request: httpx.Request) -> httpx.Response:
+            asked.append(request.url.path)
+            if len(asked) == 1:
+                return broken()
+            begun.set()
+            closing.wait(30)
+            return ok(permit="p", was_held=True)()
+
+        service = Ratekeeper("http://one.test", timeout=60, transport=httpx.MockTransport(serve))
+        service.acquire(QUESTION)
+        begun.wait(30)
+        join = threading.Thread.join
+
+        def joined(thread: threading.Thread, timeout: float) -> None:
+            closing.set()
+            join(thread, timeout)
+
+        with mock.patch("ratekeeper.service._RELEASED_IN", 60.0), mock.patch("threading.Thread.join", joined):
+            service.close()
+        self.assertEqual(asked, ["/v1/acquire", "/v1/acquire", "/v1/release"])
 
     def test_a_service_that_is_away_is_asked_once_by_a_client_that_is_closed(self) -> None:
         def lose(one: Ratekeeper) -> None:

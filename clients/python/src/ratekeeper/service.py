@@ -540,8 +540,11 @@ class Ratekeeper(_Calls):
         self._transport = transport
         self._places = ThreadPlaces(concurrency)
         self._client = httpx.Client(transport=transport, headers=_headers(token), limits=self._limits)
-        self._closed = threading.Event()
+        self._is_closed = False
         self._keeper = Keeper(self._advance)
+        # Ends the thread that gives back, between two calls.
+        self._closing = threading.Event()
+        self._giving_back: Optional[threading.Thread] = None
         self._released = threading.Condition()
         # Those under way.
         self._releases = 0
@@ -554,10 +557,9 @@ class Ratekeeper(_Calls):
         self._releases = 0
         self._places = ThreadPlaces(self._concurrency)
         self._unanswered = Unanswered()
-        was_closed, self._closed = self._closed.is_set(), threading.Event()
-        if was_closed:
-            self._closed.set()
-        elif self._transport is None:
+        self._closing = threading.Event()
+        self._giving_back = None
+        if self._transport is None and not self._is_closed:
             self._client = httpx.Client(headers=self._client.headers, limits=self._limits)
 
     def limit(
@@ -664,10 +666,13 @@ class Ratekeeper(_Calls):
         try:
             with self._released:
                 self._released.wait_for(lambda: self._releases == 0, _RELEASED_IN)
-            if not self._closed.is_set():
+            self._closing.set()
+            if giving_back := self._giving_back:
+                giving_back.join(max(0.0, deadline - time.monotonic()))
+            if not self._is_closed:
                 self._run(self._give_back_now(deadline))
         finally:
-            self._closed.set()
+            self._is_closed = True
             self._client.close()
 
     def __enter__(self) -> Ratekeeper:
@@ -711,14 +716,16 @@ class Ratekeeper(_Calls):
 
     def _look_for(self, lost: Lost) -> None:
         if self._unanswered.add(lost):
+            thread = threading.Thread(target=self._run, args=(self._give_back(), self._closing), daemon=True)
             try:
-                threading.Thread(target=self._run, args=(self._give_back(), self._closed), daemon=True).start()
+                thread.start()
+                self._giving_back = thread
             except RuntimeError:
                 # There can be no more: whoever comes next asks for this one too.
                 self._unanswered.stopped()
 
     def _post(self, post: _Post) -> Json:
-        if self._closed.is_set():
+        if self._is_closed:
             raise _closed()
         answer = bytearray()
         try:
