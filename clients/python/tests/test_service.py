@@ -22,10 +22,11 @@ import anyio
 import httpx
 
 from ratekeeper import _fork
+from ratekeeper._calls import Held
+from ratekeeper._endpoints import Away, read
 from ratekeeper._places import Places, ThreadPlaces, Together
 from ratekeeper._unanswered import Lost, Unanswered
 from ratekeeper.asgi import RateLimitMiddleware
-from ratekeeper.service import _Away, _Held, _read  # pyright: ignore[reportPrivateUsage]
 from ratekeeper.service import (
     AsyncRatekeeper,
     Decision,
@@ -178,7 +179,7 @@ class Calls(unittest.TestCase):
     def test_a_service_that_refuses_connections_is_passed_over_and_asked_last(self) -> None:
         for ask in self.both():
             services = Services({"one.test": refused, "two.test": ok()})
-            with mock.patch("ratekeeper.service._DOWN", 3600.0):
+            with mock.patch("ratekeeper._endpoints._DOWN", 3600.0):
                 decisions = ask(services, lambda one: one.check(QUESTION), lambda one: one.check(QUESTION))
             self.assertEqual([decision.degraded for decision in decisions], [False, False])
             self.assertEqual(services.asked, ["one.test/v1/check", "two.test/v1/check", "two.test/v1/check"])
@@ -274,7 +275,7 @@ class Calls(unittest.TestCase):
             for status in (302, 403, 404):
                 hosts: dict[str, Serve] = {"one.test": lambda: httpx.Response(status, text="<h1>Blocked</h1>"), "two.test": ok()}  # noqa: B023
                 services = Services(hosts)
-                with mock.patch("ratekeeper.service._DOWN", 3600.0):
+                with mock.patch("ratekeeper._endpoints._DOWN", 3600.0):
                     decisions = ask(services, *[lambda one: one.check(QUESTION)] * 4)
                 self.assertEqual([decision.degraded for decision in decisions], [False] * 4)
                 # After three it is asked last, as any service that misses calls.
@@ -282,11 +283,11 @@ class Calls(unittest.TestCase):
                 self.assertEqual(services.asked, asked)
 
     def test_a_permit_stays_held_when_something_between_refuses_its_renewal(self) -> None:
-        steps = Ratekeeper("http://one.test")._keep(permit := _Held("p", 60.0), 60.0)  # pyright: ignore[reportPrivateUsage]
+        steps = Ratekeeper("http://one.test")._keep(permit := Held("p", 60.0), 60.0)  # pyright: ignore[reportPrivateUsage]
         next(steps)
         next(steps)
-        with self.assertRaises(_Away) as page:
-            _read(cast(Any, steps.send({})), 404, b"<h1>Not Found</h1>")
+        with self.assertRaises(Away) as page:
+            read(cast(Any, steps.send({})), 404, b"<h1>Not Found</h1>")
         self.assertEqual(steps.throw(page.exception), 5.0)
         self.assertFalse(permit.is_lost)
 
@@ -620,7 +621,7 @@ class Calls(unittest.TestCase):
     def test_a_renewal_without_an_answer_is_repeated_sooner(self) -> None:
         for answers in ((True, True, True), (False, False, True)):
             service = Ratekeeper("http://one.test")
-            permit = _Held("p", 60.0)
+            permit = Held("p", 60.0)
             steps = service._keep(permit, 60.0)  # pyright: ignore[reportPrivateUsage]
             pauses = [next(steps)]
             for is_answered in answers:
@@ -629,7 +630,7 @@ class Calls(unittest.TestCase):
                 if is_answered:
                     pauses.append(steps.send({"expires_after_ms": 60_000}))
                 else:
-                    pauses.append(steps.throw(_Away(service._endpoints[0], "lost")))  # pyright: ignore[reportPrivateUsage]
+                    pauses.append(steps.throw(Away(service._endpoints[0], "lost")))  # pyright: ignore[reportPrivateUsage]
             self.assertEqual(pauses, [20.0, *(20.0 if is_answered else 5.0 for is_answered in answers)])
 
     def test_many_permits_are_renewed_by_a_few_threads_at_once(self) -> None:
@@ -1426,7 +1427,7 @@ class Bursts(unittest.TestCase):
                 service._timeout = 60  # pyright: ignore[reportPrivateUsage]
                 self.assertFalse((await service.check(QUESTION)).degraded)
 
-        with mock.patch("ratekeeper.service._PATIENCE", 0.001):
+        with mock.patch("ratekeeper._calls._PATIENCE", 0.001):
             asyncio.run(run([]))
             services = Services({"one.test": ok()}, timeout=0.001, concurrency=1)
 
