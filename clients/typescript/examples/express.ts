@@ -13,8 +13,8 @@ import express, { type Request } from "express";
 import { denyAll, Ratekeeper } from "ratekeeper";
 import { rateLimit } from "ratekeeper/express";
 
-const [endpoint = "http://127.0.0.1:8080", port = "0"] = process.argv.slice(2);
-const service = new Ratekeeper({ endpoints: endpoint, timeoutMs: 1000, fallback: denyAll });
+const [endpoint = "http://127.0.0.1:8080", port = "0", timeoutMs = "1000"] = process.argv.slice(2);
+const service = new Ratekeeper({ endpoints: endpoint, timeoutMs: Number(timeoutMs), fallback: denyAll });
 
 const app = express();
 app.use(

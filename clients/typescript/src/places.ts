@@ -9,8 +9,8 @@ const WAITING_MAX = 10_000;
 const TOGETHER_MAX = 100;
 /** The most UTF-16 units of their JSON, of up to three bytes each: a service takes 1 MiB. */
 const TOGETHER_UNITS_MAX = 300_000;
-/** The refusals of a batch that do not tell which check is at fault, after which each is asked by itself. */
-const UNTOLD_MAX = 16;
+/** The refusals of a batch, after which what is left of it is asked check by check: those who wait for it wait for each. */
+const REFUSALS_MAX = 16;
 
 /** First come, first served, except for what gives back: each of that follows a call that had a place. */
 export class Places {
@@ -59,13 +59,16 @@ export class Places {
   }
 }
 
-/** The answer to one of many checks: `alone` if it has to be asked by itself, and undefined if no service answers. */
-type Answer = Json | "alone" | undefined;
+/** The answer to one of many checks: an error if no service answers, and `alone` if it has to be asked by itself. */
+type Answer = Json | ServiceError | "alone";
+/** Sends a request for many, and returns the answers in their order, or an error if they may have been charged all the same. Throws if none of them was. */
+type Ask = (bodies: readonly Json[]) => Promise<readonly Json[] | ServiceError>;
 
 interface Asked {
   readonly body: Json;
   readonly units: number;
-  readonly resolve: (answer: Answer) => void;
+  /** Undefined: there is no place within its time. */
+  readonly resolve: (answer: Answer | undefined) => void;
   timer: ReturnType<typeof setTimeout> | undefined;
   /** Nobody waits for it any more. */
   isOver: boolean;
@@ -74,18 +77,17 @@ interface Asked {
 /** Checks that wait for a place go together, in one request. */
 export class Together {
   readonly #places: Places;
-  readonly #ask: (bodies: readonly Json[]) => Promise<readonly Answer[]>;
+  readonly #ask: Ask;
   readonly #waiting: Asked[] = [];
   #isLed = false;
 
-  /** `ask` sends a request for all of them, and returns the answers in their order; undefined if no service answers. */
-  constructor(places: Places, ask: (bodies: readonly Json[]) => Promise<readonly Answer[]>) {
+  constructor(places: Places, ask: Ask) {
     this.#places = places;
     this.#ask = ask;
   }
 
-  /** The answer to a check; undefined as well if there is no place within this time. */
-  async join(body: Json, patienceMs: number): Promise<Answer> {
+  /** The answer to a check; undefined if there is no place within this time. */
+  async join(body: Json, patienceMs: number): Promise<Answer | undefined> {
     this.#dropOver();
     if (this.#waiting.length >= WAITING_MAX) return undefined;
     return await new Promise((resolve) => {
@@ -132,31 +134,46 @@ export class Together {
   /** Asks for all of them, in the place that they have: what is refused is parted, and the rest sent again. */
   async #send(batch: Asked[]): Promise<void> {
     const parts = [batch];
-    let untold = 0;
-    for (let part = parts.pop(); part; part = parts.pop()) {
+    for (let refusals = 0; refusals < REFUSALS_MAX; ) {
+      const part = parts.pop();
+      if (!part) break;
       if (part.length === 0) continue;
-      let answers: readonly Answer[] = [];
+      let answers: readonly Json[] | ServiceError;
       try {
         answers = await this.#ask(part.map(({ body }) => body));
       } catch (error) {
-        const [atFault] = part.splice(numberAtFault(error) ?? Infinity, 1);
-        if (atFault) {
-          atFault.resolve("alone");
-          parts.push(part);
-          continue;
-        }
-        untold += 1;
-        if (part.length > 1 && untold < UNTOLD_MAX && error instanceof ServiceError) {
-          const half = Math.floor(part.length / 2);
-          parts.push(part.slice(half), part.slice(0, half));
-          continue;
-        }
-        answers = part.map(() => "alone");
+        refusals += 1;
+        parts.push(...parted(part, error));
+        continue;
       }
-      part.forEach(({ resolve }, number) => resolve(answers[number]));
+      if (!(answers instanceof ServiceError)) {
+        for (const [number, { resolve }] of part.entries()) resolve(answers[number] ?? "alone");
+        continue;
+      }
+      tell(part, answers);
+      // The rest would wait for as long, one part after another.
+      if (answers.code === "AWAY") tell(parts.splice(0).flat(), answers);
     }
+    tell(parts.flat(), "alone");
     this.#places.leave();
   }
+}
+
+/** What is to be sent again of checks that were refused, without the one at fault; halves if that is not known. */
+function parted(part: Asked[], error: unknown): Asked[][] {
+  const [atFault] = part.splice(numberAtFault(error) ?? Infinity, 1);
+  if (atFault) {
+    atFault.resolve("alone");
+    return [part];
+  }
+  const half = Math.floor(part.length / 2);
+  if (half > 0 && error instanceof ServiceError) return [part.slice(half), part.slice(0, half)];
+  tell(part, "alone");
+  return [];
+}
+
+function tell(asked: readonly Asked[], answer: Answer): void {
+  for (const { resolve } of asked) resolve(answer);
 }
 
 /** The number of the check that was refused, if the service tells. */

@@ -101,11 +101,14 @@ export class Ratekeeper {
     return answer ? limitResult(answer) : limitDecided(this.fallback(limitQuestion(identifier, by)));
   }
 
-  /** Decides a request, and charges its limits. With a key, once in 24 hours: repeat it if no service answered, which throws. */
+  /**
+   * Decides a request, and charges its limits. With a key, once in 24 hours, and without the names of policies: repeat it if
+   * no service answered, which throws.
+   */
   async check(question: Question, idempotencyKey?: string): Promise<Decision> {
-    const body = { ...questionJson(question), standing: true };
+    const body = questionJson(question);
     if (idempotencyKey) return decision(await this.#call("check", { ...body, idempotency_key: idempotencyKey }, "harmless"));
-    const answer = await this.#askOrJoin("check", body);
+    const answer = await this.#askOrJoin("check", { ...body, standing: true });
     return answer && !isUndecided(answer) ? decision(answer) : this.fallback(question);
   }
 
@@ -208,19 +211,20 @@ export class Ratekeeper {
   async #askOrJoin(kind: Kind, body: Json): Promise<Json | undefined> {
     if (this.#places.areTaken && canGoTogether(body)) {
       const answer = await this.#together[kind].join(body, this.#patienceMs());
-      if (answer !== "alone") return answer;
+      if (answer instanceof ServiceError && !isAway(answer)) throw answer;
+      if (answer !== "alone") return answer instanceof ServiceError ? undefined : answer;
     }
     return await unlessAway(this.#call(kind, body, "charged"));
   }
 
   /** Asks for many in a place that there is for them. */
-  async #askAll(kind: Kind, bodies: readonly Json[]): Promise<(Json | "alone" | undefined)[]> {
+  async #askAll(kind: Kind, bodies: readonly Json[]): Promise<readonly Json[] | ServiceError> {
     const many = `${kind}s`;
     try {
       const answer = await this.#inTime((signal) => this.#callInTurn(many, { [many]: bodies }, "charged", signal));
-      return list(answer["results"]).map((one) => (isDecision(kind, object(one)) ? object(one) : "alone"));
+      return list(answer["results"]).map(object);
     } catch (error) {
-      if (isAway(error)) return bodies.map(() => undefined);
+      if (isAway(error) || (hasNoAnswer(error) && !wasNotDone(error))) return error;
       throw error;
     }
   }
@@ -262,6 +266,8 @@ export class Ratekeeper {
 
   /** Calls one service after another until one answers. */
   async #callInTurn(path: string, body: Json, repeat: Repeat, signal: AbortSignal): Promise<Json> {
+    // What JSON cannot hold fails here, for its caller.
+    const sent = JSON.stringify(body);
     const now = performance.now();
     const up = (endpoint: Endpoint): boolean => endpoint.downUntil <= now;
     const inTurn = [...this.#endpoints.filter(up), ...this.#endpoints.filter((endpoint) => !up(endpoint))];
@@ -269,7 +275,7 @@ export class Ratekeeper {
     let page: ServiceError | undefined;
     for (const endpoint of inTurn) {
       try {
-        const answer = await this.#post(endpoint, path, body, signal);
+        const answer = await this.#post(endpoint, path, body, sent, signal);
         endpoint.misses = 0;
         return answer;
       } catch (error) {
@@ -289,15 +295,17 @@ export class Ratekeeper {
         if (signal.aborted || (repeat === "charged" && !notDone)) break;
       }
     }
+    // The page tells its caller more, and the last one may have done it.
+    if (page && last && !wasNotDone(last)) throw new ServiceError(page.code, page.message, page.status, page.field, last);
     throw page ?? last ?? new ServiceError("AWAY", "no rate limit service answers");
   }
 
-  async #post({ url }: Endpoint, path: string, body: Json, signal: AbortSignal): Promise<Json> {
+  async #post({ url }: Endpoint, path: string, body: Json, sent: string, signal: AbortSignal): Promise<Json> {
     const { fetch = globalThis.fetch } = this.#options;
     let response: Response;
     let answer: unknown;
     try {
-      response = await fetch(`${url}/v1/${path}`, { method: "POST", headers: this.#headers, body: JSON.stringify(body), signal });
+      response = await fetch(`${url}/v1/${path}`, { method: "POST", headers: this.#headers, body: sent, signal });
       answer = await response.json().catch((error: unknown) => {
         if (signal.aborted || (response.ok && !(error instanceof SyntaxError))) throw error;
       });
@@ -406,7 +414,10 @@ function authorization(token: string | null | undefined): Readonly<Record<string
 /** True if the service can have said that: what something between says is no denial. */
 function isAnswer(path: string, body: Json, answer: unknown): answer is Json {
   if (!isObject(answer)) return false;
-  if (path === "checks" || path === "limits") return list(answer["results"]).length === list(body[path]).length;
+  if (path === "checks" || path === "limits") {
+    const results = list(answer["results"]);
+    return results.length === list(body[path]).length && results.every((one) => isDecision(path.slice(0, -1), object(one)));
+  }
   return !["limit", "check", "peek", "acquire", "reserve"].includes(path) || isDecision(path, answer);
 }
 
@@ -424,7 +435,7 @@ async function unlessAway(call: Promise<Json>): Promise<Json | undefined> {
   }
 }
 
-function isAway(error: unknown): boolean {
+function isAway(error: unknown): error is ServiceError {
   return error instanceof ServiceError && error.code === "AWAY";
 }
 
@@ -444,12 +455,12 @@ function isUndecided(answer: Json): boolean {
 }
 
 function hasNoRoomForKeys(error: unknown): boolean {
-  return isAway(error) && object((error as ServiceError).cause)["code"] === "RESOURCE_EXHAUSTED";
+  return isAway(error) && object(error.cause)["code"] === "RESOURCE_EXHAUSTED";
 }
 
 /** True if the call was not carried out: no connection, or the service or something between says so. */
 function wasNotDone(error: ServiceError): boolean {
-  if (!hasWord(error)) return (error.status ?? 0) >= 300;
+  if (!hasWord(error)) return (error.status ?? 0) >= 300 && !(hasNoAnswer(error.cause) && !wasNotDone(error.cause));
   // A proxy's 503 may come after the charge: only the service's own words count.
   if (error.cause === NOT_SENT || hasNoRules(error)) return true;
   if (error.status !== undefined) return error.status === 503 && NOT_DONE.has((error.cause as ServiceError).code);

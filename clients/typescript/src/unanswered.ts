@@ -1,7 +1,6 @@
 // Calls whose answers did not come: the service may have granted a permit or a reservation, which nobody holds then.
 
 import type { Json } from "./answers.ts";
-import { sleep } from "./fetch.ts";
 
 /** The most that are remembered, and for how long: permits of others end by themselves, and reservations stay charged. */
 const REMEMBERED_MAX = 1000;
@@ -38,7 +37,7 @@ export class Unanswered {
     let misses = 0;
     for (let first = this.#first(); first; first = this.#first()) {
       const pause = PAUSES_MS[Math.min(misses, PAUSES_MS.length - 1)] ?? 0;
-      await sleep(misses > 0 ? pause : Math.max(0, first.at + pause - performance.now()));
+      await (misses > 0 ? passes(pause, false) : passes(Math.max(0, first.at + pause - performance.now()), true));
       if (!(await settle(first.lost))) {
         misses += 1;
         continue;
@@ -55,4 +54,12 @@ export class Unanswered {
     this.#calls.splice(0, young < 0 ? this.#calls.length : young);
     return this.#calls[0];
   }
+}
+
+/** Waits. What keeps nothing alive ends with a program that has nothing else to do. */
+function passes(ms: number, keepsAlive: boolean): Promise<void> {
+  return new Promise((wake) => {
+    const timer = setTimeout(wake, ms) as { unref?: () => void };
+    if (!keepsAlive) timer.unref?.();
+  });
 }

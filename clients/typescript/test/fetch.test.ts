@@ -238,14 +238,15 @@ test("concurrency is bounded", async () => {
 test("a request that fails before it is sent keeps no place", async () => {
   const used = new Request(URL_1, { method: "PUT", body: "x" });
   await used.text();
-  const told = status(200, { ratelimit: '"s";r=0;t=1' });
+  // A busy machine takes a moment between the two.
+  const told = status(200, { ratelimit: '"s";r=0;t=3' });
   const onEvent = ({ type }: FetchEvent): void => { if (type === "paced") throw new Error("no such metric"); };
   const { fetch } = server(told, ok);
   const gate = new Gate({ concurrency: 1 });
   await createFetch({ fetch, gate })(URL_1);
   await assert.rejects(createFetch({ fetch, gate, onEvent })(URL_1), /no such metric/);
   await assert.rejects(createFetch({ fetch, gate })(used), TypeError);
-  assert.equal((await createFetch({ fetch, gate, budgetMs: 10_000 })(URL_1)).status, 200);
+  assert.equal((await createFetch({ fetch, gate })(URL_1)).status, 200);
 });
 
 test("a listener that fails does not have an answered request sent again", async () => {

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { createInterface } from "node:readline";
 import { test, type TestContext } from "node:test";
 import { Worker } from "node:worker_threads";
 import { allowAll, denyAll, localLimits, Ratekeeper, ServiceError, type Fallback, type Fetch, type Permit, type Question } from "../src/index.ts";
@@ -111,7 +113,8 @@ test("an empty key is none", async () => {
   assert.ok(bodies.every((body) => (body as { idempotency_key?: string }).idempotency_key !== ""));
 });
 
-test("a service that refuses connections is passed over, and asked last for a second", async () => {
+test("a service that refuses connections is passed over, and asked last for a second", async (t) => {
+  t.mock.method(performance, "now", () => 0);
   const { fetch, asked } = services({ "one.test": refused, "two.test": () => json(ALLOW) });
   const service = new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch });
   for (let calls = 0; calls < 2; calls++) assert.equal((await service.check(QUESTION)).degraded, false);
@@ -146,7 +149,9 @@ test("a charge with a key is repeated at the next service, and never left to the
   const decision = await new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch }).check(QUESTION, "stream-1");
   assert.deepEqual([decision.allowed, decision.degraded, decision.debt], [false, false, 60]);
   assert.deepEqual(asked, ["one.test/v1/check", "two.test/v1/check"]);
-  assert.equal((bodies[1] as { idempotency_key: string }).idempotency_key, "stream-1");
+  // The service refuses one that asks for its standing.
+  const asks = { domain: "shop", descriptors: [{ entries: [{ key: "tenant", value: "abc" }] }], idempotency_key: "stream-1" };
+  assert.deepEqual(bodies, [asks, asks]);
   const away = new Ratekeeper({ endpoints: "http://one.test", fetch: services({ "one.test": refused }).fetch });
   await assert.rejects(away.check(QUESTION, "stream-1"), { code: "AWAY" });
 });
@@ -197,7 +202,8 @@ test("what none of the services said is no denial, and is not left to the fallba
   }
 });
 
-test("a refusal that is none of the service's goes on to the next one", async () => {
+test("a refusal that is none of the service's goes on to the next one", async (t) => {
+  t.mock.method(performance, "now", () => 0);
   for (const status of [302, 403, 404]) {
     const { fetch, asked } = services({ "one.test": () => new Response("<h1>Blocked</h1>", { status }), "two.test": () => json(ALLOW) });
     const service = new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch, timeoutMs: 60_000 });
@@ -468,6 +474,68 @@ test("a reservation whose answer did not come is cancelled: nobody could settle 
   assert.deepEqual(reserves, [reserves[0], reserves[0]]);
 });
 
+test("what the next service granted too late is given back, although the first one answered a page", async () => {
+  const kinds: [(service: Ratekeeper) => Promise<unknown>, string, unknown][] = [
+    [(service) => service.acquire(QUESTION), "/v1/release", { permit: "p" }],
+    [(service) => service.reserve(QUESTION, 5), "/v1/cancel", { reservation: "r" }],
+  ];
+  for (const [call, path, end] of kinds) {
+    const givenBack = Promise.withResolvers<unknown>();
+    const asked: unknown[] = [];
+    const fetch: Fetch = async (input, init) => {
+      const [url, body] = [new URL(String(input)), JSON.parse(String(init?.body)) as unknown];
+      if (url.host === "one.test") return new Response("<h1>Not Found</h1>", { status: 404 });
+      if (url.pathname === path) givenBack.resolve(body);
+      else if (asked.push(body) === 1) throw new TypeError("connection lost");
+      return json({ ...ALLOW, permit: "p", reservation: "r", was_held: true });
+    };
+    const service = new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch, timeoutMs: Infinity });
+    await assert.rejects(call(service), { code: "HTTP_404" });
+    assert.deepEqual([await givenBack.promise, asked], [end, [asked[0], asked[0]]]);
+  }
+});
+
+test("checks that the next service may have charged are not repeated after the page of the first one", async () => {
+  const asked: string[] = [];
+  const fetch: Fetch = async (input) => {
+    const { host, pathname } = new URL(String(input));
+    await new Promise((resolve) => setImmediate(resolve));
+    if (host === "one.test") return new Response("<h1>Not Found</h1>", { status: 404 });
+    asked.push(pathname);
+    if (pathname === "/v1/checks") throw new TypeError("connection lost");
+    return json(ALLOW);
+  };
+  const service = new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch, timeoutMs: Infinity, concurrency: 1 });
+  const [, ...others] = await Promise.allSettled(numbers(5).map(() => service.check(QUESTION)));
+  assert.deepEqual(others.map((one) => one.status === "rejected" && (one.reason as ServiceError).code), Array(4).fill("HTTP_404"));
+  assert.deepEqual(asked, ["/v1/check", "/v1/checks"]);
+});
+
+test("a body that JSON cannot hold is its caller's error, and no miss of the service", async () => {
+  const { fetch, asked } = services({ "one.test": () => json(ALLOW), "two.test": () => json(ALLOW) });
+  const service = new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch, timeoutMs: 60_000 });
+  const hits = 1n as unknown as number;
+  for (let calls = 0; calls < 3; calls++) await assert.rejects(service.check({ domain: "shop", descriptors: [{ entries: { tenant: "abc" }, hits }] }), TypeError);
+  assert.equal((await service.check(QUESTION)).degraded, false);
+  assert.deepEqual(asked, ["one.test/v1/check"]);
+});
+
+/** A program whose service is away when it releases a permit. It says how often it asked, once nothing keeps it alive. */
+const RELEASING = `
+import { Ratekeeper } from "../src/index.ts";
+let asked = 0;
+const fetch = async () => { asked += 1; throw new TypeError("fetch failed"); };
+process.on("exit", () => console.log("asked", asked));
+await new Ratekeeper({ endpoints: "http://one.test", fetch }).release("p").catch(({ code }) => console.log(code));
+`;
+
+test("a release without an answer is repeated once before its program ends, and keeps that no longer", async () => {
+  const child = spawn(process.execPath, ["--input-type=module-typescript", "--eval", RELEASING], { cwd: import.meta.dirname, stdio: ["ignore", "pipe", "inherit"] });
+  const lines: string[] = [];
+  for await (const line of createInterface({ input: child.stdout })) lines.push(line);
+  assert.deepEqual(lines, ["AWAY", "asked 2"]);
+});
+
 test("a reserve with a key is never left to the fallback: the same key tells the reservation that was made all the same", async () => {
   const { fetch, asked, bodies } = services({ "one.test": () => { throw new TypeError("fetch failed"); } });
   const service = new Ratekeeper({ endpoints: "http://one.test", fetch });
@@ -629,8 +697,8 @@ test("other calls wait for their place", async () => {
 /** Its caller chooses what is in it. */
 test("what one of them is refused for is no harm to the others", async () => {
   const refusals = [() => json({ code: "INVALID_ARGUMENT" }, 400), () => json({ code: "TOO_LARGE" }, 413)];
-  const pages = [200, 403].map((status) => () => new Response("<h1>Blocked</h1>", { status }));
-  for (const refusal of [...refusals, ...pages]) {
+  refusals.push(() => new Response("<h1>Blocked</h1>", { status: 403 }));
+  for (const refusal of refusals) {
     const { fetch, asked } = costly((path, body) => (JSON.stringify(body).includes('"7"') ? refusal() : counted(path, body)));
     const service = new Ratekeeper({ endpoints: "http://one.test", fetch, timeoutMs: 60_000, concurrency: 2 });
     const answers = await Promise.all(numbers(20).map((number) => service.check(numbered(number)).then(({ remaining }) => remaining, (error: unknown) => error)));
@@ -657,8 +725,55 @@ test("a refusal of everything ends the search for the one at fault", async () =>
   const { fetch, asked } = costly(() => json({ code: "PERMISSION_DENIED" }, 403));
   const service = new Ratekeeper({ endpoints: "http://one.test", fetch, timeoutMs: 60_000, concurrency: 1 });
   await Promise.all(numbers(101).map(() => assert.rejects(service.check(QUESTION), { code: "PERMISSION_DENIED" })));
-  const together = asked.filter((path) => path === "/v1/checks").length;
-  assert.ok(together < 40, `${together}`);
+  assert.equal(asked.filter((path) => path === "/v1/checks").length, 16);
+});
+
+/** The service, or something between, answered 200, and not to each of them. */
+test("checks that may have been charged are not repeated by themselves", async () => {
+  const calls: ((service: Ratekeeper) => Promise<{ remaining: number | undefined }>)[] = [
+    (service) => service.check(numbered(1)),
+    (service) => service.limit("1", { limit: 3, durationMs: 60_000 }),
+  ];
+  for (const odd of [[], [{}], [{ decision: "maybe" }], [{ success: 1 }]]) {
+    for (const call of calls) {
+      const { fetch, asked } = costly((path, body) => {
+        const many = body.checks ?? body.limits;
+        return many ? json({ results: [...many.slice(1).map(() => ALLOW), ...odd] }) : counted(path, body);
+      });
+      const service = new Ratekeeper({ endpoints: "http://one.test", fetch, timeoutMs: 60_000, concurrency: 1 });
+      const answers = await Promise.allSettled(numbers(101).map(() => call(service)));
+      assert.equal(asked.length, 2);
+      const thrown = answers.map((one) => (one.status === "rejected" ? (one.reason as ServiceError).code : one.value.remaining));
+      assert.deepEqual(thrown, [1, ...Array<string>(100).fill("HTTP_200")]);
+    }
+  }
+});
+
+test("callers of a program with many bad checks wait for few of them", async () => {
+  const { fetch, asked } = costly((_, body) => {
+    const many = body.checks ?? [body];
+    const number = many.findIndex((one) => !JSON.stringify(one).includes("good"));
+    if (number < 0) return json({ ...ALLOW, results: many.map(() => ALLOW) });
+    return json({ code: "INVALID_ARGUMENT", field: body.checks ? `checks[${number}].descriptors[0].hits` : "hits" }, 400);
+  });
+  const service = new Ratekeeper({ endpoints: "http://one.test", fetch, timeoutMs: 60_000, concurrency: 1 });
+  const [good, bad] = ["good", "bad"].map((key): Question => ({ domain: "shop", descriptors: [{ entries: { [key]: "1" } }] }));
+  assert.ok(good && bad);
+  const calls = [good, ...Array<Question>(99).fill(bad), good].map((question) => service.check(question));
+  const answers = (await Promise.allSettled(calls)).map((one) => (one.status === "rejected" ? (one.reason as ServiceError).code : one.value.allowed));
+  assert.deepEqual(answers, [true, ...Array<string>(99).fill("INVALID_ARGUMENT"), true]);
+  assert.equal(asked.filter((path) => path === "/v1/checks").length, 16);
+});
+
+test("a part that no service answers is the last that is asked for", async () => {
+  const { fetch, bodies } = costly((_, { checks }) => {
+    if (checks && checks.length < 40) throw new TypeError("connection lost");
+    return checks ? json({ code: "INVALID_ARGUMENT" }, 400) : json(ALLOW);
+  });
+  const service = new Ratekeeper({ endpoints: "http://one.test", fetch, timeoutMs: 60_000, concurrency: 1, fallback: denyAll });
+  const answers = await Promise.all(numbers(41).map(() => service.check(QUESTION)));
+  assert.deepEqual(answers.map(({ allowed }) => allowed), [true, ...Array<boolean>(40).fill(false)]);
+  assert.deepEqual(bodies.map(({ checks }) => checks?.length ?? 0), [0, 40, 20]);
 });
 
 test("checks that are certainly refused join no others", async () => {

@@ -7,7 +7,7 @@ import re
 import threading
 from collections import deque
 from contextlib import suppress
-from typing import Any, Awaitable, Callable, Coroutine, Deque, Iterable, Optional, Sequence
+from typing import Any, Awaitable, Callable, Coroutine, Deque, Iterable, Optional, Sequence, Union
 
 from ._answers import Json, ServiceError, encoded
 
@@ -16,8 +16,8 @@ WAITING_MAX = 10_000
 # The most checks in one request, and the most bytes: a service takes 1,000, and 1 MiB.
 TOGETHER_MAX = 100
 TOGETHER_BYTES_MAX = 500_000
-# The refusals of a batch that do not tell which check is at fault, after which each is asked by itself.
-_UNTOLD_MAX = 16
+# The refusals of a batch, after which what is left of it is asked check by check: those who wait for it wait for each.
+_REFUSALS_MAX = 16
 _AT_FAULT = re.compile(r"(?:checks|limits)\[([0-9]{1,3})\]")
 # In place of the answer to a check that has to be asked by itself.
 _ALONE: Json = {}
@@ -140,10 +140,11 @@ class Together:
     def __init__(
         self,
         places: Places,
-        ask: Callable[[Sequence[str]], Awaitable[Sequence[Json]]],
+        ask: Callable[[Sequence[str]], Awaitable[Union[Sequence[Json], ServiceError]]],
         start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
-        """``ask``: sends a request for all of them, which are JSON, and returns the answers in their order. ``start``: begins a task."""
+        """``ask``: sends a request for all of them, which are JSON, and returns the answers in their order, or an error if
+        they may have been charged all the same. Raises if none of them was. ``start``: begins a task."""
         self._places = places
         self._ask = ask
         self._start = start
@@ -154,8 +155,8 @@ class Together:
         self._led_in: Optional[asyncio.AbstractEventLoop] = None
 
     async def join(self, body: Json, patience: float) -> Optional[Json]:
-        """The answer to a check; empty if it has to be asked by itself, and None if no service answers, or if there is no
-        place within so many seconds. Raises ``ServiceError`` if the client is closed."""
+        """The answer to a check; empty if it has to be asked by itself, and None if there is no place within so many seconds.
+        Raises ``ServiceError`` if no service answers, as a call of its own would, or if the client is closed."""
         self._drop_over()
         if len(self._waiting) >= WAITING_MAX:
             return None
@@ -198,27 +199,30 @@ class Together:
             batch.append(asked)
         return batch
 
-    async def _send(self, batch: Sequence[_Asked]) -> None:
+    async def _send(self, batch: list[_Asked]) -> None:
         """Asks for all of them, in the place that they have: what is refused is parted, and the rest sent again."""
-        parts, untold = [batch], 0
-        while parts:
+        parts, refusals = [batch], 0
+        while parts and refusals < _REFUSALS_MAX:
             part = [asked for asked in parts.pop() if not _is_over(asked.answer)]
             if not part:
                 continue
             try:
-                answers: Sequence[Optional[Json]] = await self._ask([asked.text for asked in part])
+                answers = await self._ask([asked.text for asked in part])
             except Exception as error:
-                if (number := _at_fault(error)) is not None and number < len(part):
-                    _settle(part.pop(number).answer, _ALONE)
-                    parts.append(part)
-                    continue
-                untold += 1
-                if len(part) > 1 and untold < _UNTOLD_MAX and _may_be_one(error):
-                    parts += [part[len(part) // 2 :], part[: len(part) // 2]]
-                    continue
-                answers = [None if _is_away(error) else _ALONE] * len(part)
-            for asked, answer in zip(part, answers):
-                _settle(asked.answer, answer)
+                refusals += 1
+                parts += _parted(part, error)
+                continue
+            if not isinstance(answers, ServiceError):
+                for asked, answer in zip(part, answers):
+                    _settle(asked.answer, answer)
+                continue
+            _fail(part, answers)
+            if answers.code == "AWAY":
+                # The rest would wait for as long, one part after another.
+                while parts:
+                    _fail(parts.pop(), answers)
+        while parts:
+            _leave_alone(parts.pop())
 
     def drop_closed(self) -> None:
         """Gives back the places of tasks whose loop was closed: they never end."""
@@ -236,13 +240,16 @@ class Together:
             self._waiting.clear()
 
 
-def _is_away(error: Exception) -> bool:
-    return isinstance(error, ServiceError) and error.code == "AWAY"
-
-
-def _may_be_one(error: Exception) -> bool:
-    """True if the service, or something between, may have refused all of them because of one."""
-    return isinstance(error, ServiceError) and error.code not in ("AWAY", "CLOSED")
+def _parted(part: list[_Asked], error: Exception) -> list[list[_Asked]]:
+    """What is to be sent again of checks that were refused, without the one at fault; halves if that is not known."""
+    number = _at_fault(error)
+    if number is not None and number < len(part):
+        _leave_alone([part.pop(number)])
+        return [part]
+    if len(part) > 1 and isinstance(error, ServiceError):
+        return [part[len(part) // 2 :], part[: len(part) // 2]]
+    _leave_alone(part)
+    return []
 
 
 def _at_fault(error: Exception) -> Optional[int]:
@@ -261,8 +268,20 @@ def _settle(future: asyncio.Future[Any], result: object) -> None:
         future.set_result(result)
 
 
+def _leave_alone(rest: Iterable[_Asked]) -> None:
+    """They have to be asked by themselves."""
+    for asked in rest:
+        _settle(asked.answer, _ALONE)
+
+
 def _close(rest: Iterable[_Asked]) -> None:
     """The client was closed before they had an answer."""
+    _fail(rest, ServiceError("CLOSED", "this client is closed"))
+
+
+def _fail(rest: Iterable[_Asked], error: ServiceError) -> None:
     for asked in rest:
         if not _is_over(asked.answer):
-            asked.answer.set_exception(ServiceError("CLOSED", "this client is closed"))
+            asked.answer.set_exception(error)
+            # Its caller may be cancelled before it hears of it.
+            asked.answer.exception()

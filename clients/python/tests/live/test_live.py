@@ -24,6 +24,7 @@ SERVICE_RULES = """
 domain: shop
 descriptors:
   - { key: tenant, rate_limit: { name: per-day, window: 10000d, limit: 3, algorithm: fixed_window } }
+  - { key: spent, rate_limit: { window: 10000d, limit: 3, algorithm: fixed_window, post_paid: true } }
   - { key: customer, rate_limit: { name: per-day, window: 10000d, limit: 3, algorithm: fixed_window } }
   - { key: tokens, rate_limit: { window: 10000d, limit: 1000, algorithm: fixed_window } }
   - { key: job, concurrency: { limit: 1, timeout: 60s } }
@@ -59,12 +60,14 @@ def loaded(name: str, **environment: str) -> Any:
     assert spec and spec.loader
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
+    # However busy the machine is.
+    example.service._timeout = 60.0
     return example
 
 
 class Service(unittest.TestCase):
     def test_the_calls_of_a_running_service(self) -> None:
-        with service(SERVICE_RULES) as urls, Ratekeeper(urls["http"], timeout=10) as client:
+        with service(SERVICE_RULES) as urls, Ratekeeper(urls["http"], timeout=60) as client:
             self.check(client)
             self.reserve(client)
             self.permits(client)
@@ -81,6 +84,10 @@ class Service(unittest.TestCase):
         for _ in range(2):
             client.refund(Question.of("shop", 2, tenant="abc"), idempotency_key="once")
         self.assertEqual([one.allowed for one in client.check_batch([abc] * 3)], [True, True, False])
+        # Of budgets as of any other limit, a repetition is the same check.
+        for question in (Question.of("shop", spent="once"), Question.of("shop", tenant="once")):
+            once = [client.check(question, idempotency_key=str(question)) for _ in range(2)]
+            self.assertEqual([(one.allowed, one.remaining, one.degraded) for one in once], [(True, 2, False)] * 2)
         with self.assertRaises(ServiceError) as refused:
             client.check(Question("", []))
         self.assertEqual(refused.exception.code, "INVALID_ARGUMENT")
@@ -107,15 +114,15 @@ class Service(unittest.TestCase):
         self.assertEqual(gone.exception.code, "NOT_HELD")
 
     async def asynchronously(self, url: str) -> None:
-        async with AsyncRatekeeper(url, timeout=10) as client:
-            self.assertTrue((await client.check(Question.of("shop", tenant="async"))).allowed)
+        async with AsyncRatekeeper(url, timeout=60) as client:
+            self.assertTrue((await client.check(Question.of("shop", tenant="async"), idempotency_key="async-1")).allowed)
             async with client.permit(Question.of("shop", job="export")) as acquired:
                 assert acquired.permit
                 self.assertFalse((await client.acquire(Question.of("shop", job="export"))).decision.allowed)
             self.assertIsNotNone((await client.acquire(Question.of("shop", job="export"))).permit)
 
     async def at_once(self, url: str) -> None:
-        async with AsyncRatekeeper(url, timeout=10, concurrency=2) as client:
+        async with AsyncRatekeeper(url, timeout=60, concurrency=2) as client:
             checks = [client.check(Question.of("shop", tenant="burst")) for _ in range(30)]
             limits = [client.limit("burst", 3, 60_000) for _ in range(30)]
             # A request without a domain would have all that go with it refused.
@@ -131,7 +138,7 @@ class Service(unittest.TestCase):
         self.assertEqual(getattr(refused[0], "code", None), "INVALID_ARGUMENT")
 
     def test_the_example_of_a_budget_commits_what_an_answer_cost(self) -> None:
-        with service(BUDGET_RULES) as urls, model() as model_url, Ratekeeper(urls["http"], timeout=10) as client:
+        with service(BUDGET_RULES) as urls, model() as model_url, Ratekeeper(urls["http"], timeout=60) as client:
             example = loaded("token_budget", RATEKEEPER_URL=urls["http"], MODEL_URL=model_url)
 
             def left(user: str) -> Any:

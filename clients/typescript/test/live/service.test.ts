@@ -10,6 +10,7 @@ const RULES = `
 domain: shop
 descriptors:
   - { key: tenant, rate_limit: { name: per-day, window: 10000d, limit: 3, algorithm: fixed_window } }
+  - { key: spent, rate_limit: { window: 10000d, limit: 3, algorithm: fixed_window, post_paid: true } }
   - { key: customer, rate_limit: { name: per-day, window: 10000d, limit: 3, algorithm: fixed_window } }
   - { key: tokens, rate_limit: { window: 10000d, limit: 1000, algorithm: fixed_window } }
   - { key: job, concurrency: { limit: 1, timeout: 60s } }
@@ -25,7 +26,7 @@ test("the calls of a running service", async (t) => {
   t.after(() => running.stop());
   const gone = await serve(() => {});
   await gone.stop();
-  const service = new Ratekeeper({ endpoints: [gone.url, running.url("HTTP")], timeoutMs: 10_000 });
+  const service = new Ratekeeper({ endpoints: [gone.url, running.url("HTTP")], timeoutMs: 60_000 });
 
   await t.test("check, batch, peek and refund", async () => {
     const first = await service.check(of("tenant", "a"));
@@ -41,6 +42,15 @@ test("the calls of a running service", async (t) => {
     assert.deepEqual([more.allowed, more.retryAfterMs], [false, undefined]);
   });
 
+  await t.test("a check with a key is one check, of budgets as of any other limit", async () => {
+    for (const key of ["spent", "tenant"]) {
+      for (let repeats = 0; repeats < 2; repeats++) {
+        const { allowed, remaining, degraded } = await service.check(of(key, "once"), `${key}-1`);
+        assert.deepEqual([allowed, remaining, degraded], [true, 2, false]);
+      }
+    }
+  });
+
   await t.test("an identifier, with a limit or a rule", async () => {
     const ask = () => service.limit("ada", { limit: 1, durationMs: 3_600_000 });
     assert.equal((await ask()).success, true);
@@ -51,7 +61,7 @@ test("the calls of a running service", async (t) => {
   });
 
   await t.test("checks at once, which go together", async () => {
-    const bounded = new Ratekeeper({ endpoints: running.url("HTTP"), timeoutMs: 10_000, concurrency: 2 });
+    const bounded = new Ratekeeper({ endpoints: running.url("HTTP"), timeoutMs: 60_000, concurrency: 2 });
     const checks = Array.from({ length: 30 }, () => bounded.check(of("tenant", "burst")));
     const limits = Array.from({ length: 30 }, () => bounded.limit("burst", { limit: 3, durationMs: 60_000 }));
     // A request without a domain would have all that go with it refused.
@@ -96,7 +106,7 @@ test("the calls of a running service", async (t) => {
 
   await t.test("the example of Express limits its callers", async () => {
     const example = new URL("../../examples/express.ts", import.meta.url).pathname;
-    const child = spawn(process.execPath, [example, running.url("HTTP")], { stdio: ["ignore", "pipe", "inherit"] });
+    const child = spawn(process.execPath, [example, running.url("HTTP"), "0", "60000"], { stdio: ["ignore", "pipe", "inherit"] });
     try {
       const [line] = (await once(createInterface({ input: child.stdout }), "line")) as [string];
       const url = line.split(" ").at(-1) ?? "";
