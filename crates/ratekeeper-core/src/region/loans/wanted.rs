@@ -131,7 +131,8 @@ impl LoanAsking {
     /// The asks that are due. They are to be made at once, and [recorded](Self::sent).
     pub fn wanted(&mut self, look: &LoanLook<'_>, now: Micros) -> Vec<WantedLoan> {
         let lack = look.lack();
-        let (recall, unneeded) = (look.recall(), look.unneeded());
+        let recall = look.recall();
+        let mut unneeded = if lack.is_some() { 0 } else { look.unneeded() };
         let asked = look.regions.iter().enumerate();
         let asked = asked.filter(|(_, region)| region.is_reachable);
         let spare = |peer: &PeerAsking, owns: u64| peer.spare.unwrap_or(owns).min(lack.whole) + 1;
@@ -151,13 +152,16 @@ impl LoanAsking {
                 continue;
             }
             let recalled = std::mem::take(&mut peer.recalled);
-            let gives_back = loan.renews && !lack.is_some();
+            let given_back = if loan.renews { unneeded } else { 0 };
+            let release = recalled.max(given_back.min(loan.held_next));
+            // What one region gets back, no other does.
+            unneeded = unneeded.saturating_sub(release.min(loan.held_next));
             wanted.push(WantedLoan {
                 peer: place,
                 // Not of a region that wants hits back.
                 now: if recalled > 0 { 0 } else { part_now },
                 next: if recalled > 0 { 0 } else { part_next },
-                release: recalled.max(if gives_back { unneeded } else { 0 }),
+                release,
                 recall,
                 recalled,
             });

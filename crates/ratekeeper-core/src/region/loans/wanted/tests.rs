@@ -167,6 +167,16 @@ fn a_loan_is_renewed_and_what_is_no_longer_needed_given_back() {
 }
 
 #[test]
+fn what_is_no_longer_needed_is_given_back_once() {
+    // 200 of its own, and 200 of others: 120 are too many.
+    let look = Look::needing(0, 280)
+        .with(1, held(100, true))
+        .with(2, held(100, true));
+    let releases: Vec<_> = look.first_asks().iter().map(|it| it.release).collect();
+    assert_eq!(releases, [100, 20]);
+}
+
+#[test]
 fn what_is_asked_back_is_given_and_no_more_asked_of_that_region() {
     let look = Look::needing(500, 500).with(1, held(100, false));
     let mut asking = look.asking();
@@ -300,6 +310,13 @@ proptest! {
             let is_asked = asks.iter().any(|it| it.peer == place);
             prop_assert!(is_asked || !look.standing.peers[place].renews || !region.is_reachable);
         }
+    }
+
+    #[test]
+    fn what_is_given_back_is_not_needed(look in looks()) {
+        let released: u64 = look.first_asks().iter().map(|it| it.release).sum();
+        let needed = look.needs.next.max(look.standing.owns);
+        prop_assert!(released == 0 || look.standing.next - released >= needed);
     }
 
     #[test]
