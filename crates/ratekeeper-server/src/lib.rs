@@ -43,6 +43,7 @@ mod grpc;
 mod http;
 mod listen;
 mod logs;
+mod maintenance_task;
 mod protocol;
 mod regions;
 mod reload;
@@ -50,7 +51,6 @@ mod server;
 
 pub use access::callers::{Caller, Powers, Proof};
 pub use access::{AdminToken, AdminTokenError, Role, Tokens, UnknownRole};
-pub use app::maintenance_tasks::MaintenanceTask;
 pub use config::constant::{ConstantAnswer, NoAnswer};
 pub use config::gateway::{GatewayListener, GatewayService};
 pub use config::quotas::QuotaAdmin;
@@ -71,6 +71,7 @@ pub use listen::{
 };
 pub use logs::denials::{DenialLog, DenialLogConfig};
 pub use logs::unreadable::OnUnreadable;
+pub use maintenance_task::MaintenanceTask;
 pub use regions::{PeerLink, PeerRegion, RegionLoans, ToRegion};
 pub use reload::follow::{FilesRead, Followed};
 pub use reload::{

@@ -43,7 +43,7 @@ use ratekeeper_store::{CounterKey, HeardRegions, LoanCounter, StoreSlot, boot_ti
 use ratekeeper_stores::Stores;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use crate::app::maintenance_tasks::MaintenanceTask;
+use crate::maintenance_task::MaintenanceTask;
 use counters::Counters;
 pub use peer::{PeerLink, PeerRegion, ToRegion};
 use taken::Taken;

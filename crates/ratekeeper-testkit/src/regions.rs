@@ -2,6 +2,9 @@
 //! delay messages, with partitions, deaths, restarts, failovers, and clocks that differ, drift and step. A seed makes a
 //! world; one in which more passes than the limit, or in which shares sum to more, names its seed.
 //!
+//! Regions ask as nodes of the service do, by the same functions of core: for how much, of whom, and how often. Only links
+//! are simpler here: none tells that a region is away.
+//!
 //! Each protection of the protocol can be [left out](RegionGuard), and then some world breaks. Requests are counted
 //! by the region's store one by one, or taken from a lease that a node has, whose hits count as used.
 

@@ -49,16 +49,20 @@
 mod asking;
 mod demand;
 mod encoding;
+mod standing;
 mod timed;
+mod wanted;
 mod windows;
 
-pub use asking::{Asking, AskingTimes};
-pub use demand::{forecast, lack};
+pub use asking::AskingTimes;
+pub use demand::{LoanNeeds, RegionUse, SeenDemand, expected};
 pub use encoding::LoanRegions;
+pub use standing::{LoanStanding, PeerStanding};
 pub use timed::{
     TimedAnswer, TimedAsk, TimedFacts, TimedHeld, TimedLent, TimedLoan, TimedLoans, TimedReply,
     TimedUse,
 };
+pub use wanted::{LoanAsking, LoanLook, PeerLook, WantedLoan};
 pub use windows::{
     LentPiece, WindowAnswer, WindowAsk, WindowFacts, WindowHeld, WindowLent, WindowLoan,
     WindowLoans,

@@ -160,7 +160,7 @@ fn what_is_in_a_bucket_stays_when_its_share_changes() {
 
 #[test]
 fn tokens_that_come_to_a_bucket_have_left_another() {
-    breaks_without(RegionGuard::Tokens, RegionTrouble::Usual);
+    breaks_without(RegionGuard::Tokens, RegionTrouble::Silence);
 }
 
 #[test]
@@ -194,6 +194,7 @@ fn loans_follow_the_traffic() {
                 traffic,
                 lends,
                 kind: LoanKind::Windows,
+                nodes: 1,
             };
             scenario.run().unwrap_or_else(|broken| panic!("{broken}"))
         };
@@ -226,6 +227,7 @@ fn loans_for_a_time_follow_the_traffic_too() {
                     traffic,
                     lends,
                     kind,
+                    nodes: 1,
                 };
                 scenario.run().unwrap_or_else(|broken| panic!("{broken}"))
             };
@@ -240,5 +242,22 @@ fn loans_for_a_time_follow_the_traffic_too() {
             assert!(loans.lost() <= lost_by_loans, "{traffic:?}: {loans:?}");
             assert!(loans.messages < 6_000, "{traffic:?}: {loans:?}");
         }
+    }
+}
+
+/// A node sees a part of its region's demand: what is used tells the rest.
+#[test]
+fn loans_follow_the_traffic_that_other_nodes_see() {
+    for kind in [LoanKind::Windows, LoanKind::Log, LoanKind::Bucket] {
+        let scenario = RegionScenario {
+            seed: 1,
+            traffic: RegionTraffic::Skewed,
+            lends: true,
+            kind,
+            nodes: 3,
+        };
+        let outcome = scenario.run().unwrap_or_else(|broken| panic!("{broken}"));
+        println!("{kind:?}: of 1,000 lost {}", outcome.lost());
+        assert!(outcome.lost() <= 20, "{kind:?}: {outcome:?}");
     }
 }

@@ -2,29 +2,26 @@
 
 use std::collections::HashMap;
 
-use ratekeeper_core::region::loans::{Asking, AskingTimes, LoanKind, LoanTerms, lack};
+use ratekeeper_core::region::loans::{
+    AskingTimes, LoanAsking, LoanKind, LoanLook, LoanNeeds, LoanStanding, LoanTerms, PeerLook,
+    WantedLoan,
+};
 use ratekeeper_core::{Micros, RegionId};
 use ratekeeper_store::{CounterKey, LoanCounter, LoanDemand, LoanState};
 
-use super::demand::{Demand, Needs};
+use super::demand::Demand;
 use super::due::{COUNTERS_MAX, Due, TOLD, split_first};
-use super::kept::{Lending, PeerStanding, SentAsk, Standing};
+use super::kept::{Lending, SentAsk};
 use super::later;
 
 const SECOND: u64 = 1_000_000;
 
-/// An ask to be made.
+/// A counter as a look has found it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
-    pub(super) peer: usize,
-    pub(super) now: u64,
-    pub(super) next: u64,
-    /// The hits to hold less of the peer.
-    pub(super) release: u64,
-    /// The hits that the peer should give back.
-    pub(super) recall: u64,
-    /// The hits that the peer asked back, for which this is made.
-    recalled: u64,
+pub(super) struct Found<'a> {
+    pub(super) lending: &'a Lending<'a>,
+    pub(super) state: &'a LoanState,
+    pub(super) standing: &'a LoanStanding,
 }
 
 /// The counters that were asked for here of late, and those that others have borrowed or asked back.
@@ -47,6 +44,7 @@ struct Tracked {
     counter: LoanCounter,
     terms: u64,
     demand: Demand,
+    asking: LoanAsking,
     peers: Vec<Asked>,
     /// The time of the next look, and of the last demand.
     next_at: Micros,
@@ -71,12 +69,9 @@ struct Timed {
 /// The asks of one region.
 #[derive(Clone, Copy, Default, Debug)]
 struct Asked {
-    asking: Option<Asking>,
     out: Option<SentAsk>,
     /// The hits that it could spare, when it last answered.
     spare: Option<(u64, Micros)>,
-    /// The hits that it wants back.
-    recalled: u64,
 }
 
 impl Counters {
@@ -108,11 +103,13 @@ impl Counters {
             self.left_out = Some(now);
         }
         let regions = self.regions;
+        let asking = || LoanAsking::new(regions, AskingTimes::of(counter.owns.window()));
         let tracked = has_room.then(|| {
             self.all.entry(counter.key).or_insert_with(|| Tracked {
                 counter,
                 terms,
                 demand: Demand::new(now),
+                asking: asking(),
                 peers: vec![Asked::default(); regions],
                 next_at: now,
                 used_at: now,
@@ -124,6 +121,7 @@ impl Counters {
         if tracked.terms != terms {
             // Other rules: what was asked before is void.
             (tracked.counter, tracked.terms) = (counter, terms);
+            tracked.asking = asking();
             tracked.peers = vec![Asked::default(); regions];
             tracked.timed.clear();
         }
@@ -200,106 +198,44 @@ impl Counters {
         self.all.remove(&key);
     }
 
-    /// The asks that are due, of a counter with these loans. `shares` is what each region owns: taken to be spare where it
-    /// has not told yet.
+    /// The asks that are due, of a counter that was found so.
     pub(super) fn wanted(
         &mut self,
         key: CounterKey,
-        (state, standing): (&LoanState, &Standing),
-        ((own, shares), lending): ((usize, &[u64]), &Lending<'_>),
-        is_reachable: impl Fn(usize) -> bool,
+        found: &Found<'_>,
+        regions: &[PeerLook],
         now: Micros,
-    ) -> Vec<Wanted> {
+    ) -> Vec<WantedLoan> {
         let Some(tracked) = self.all.get_mut(&key) else {
             return Vec::new();
         };
-        tracked.demand.count(state, (lending, standing.now));
+        let (lending, standing) = (found.lending, found.standing);
+        let counted = (lending, standing.now);
+        tracked.demand.count(found.state, counted);
         let peers = standing.peers.iter();
         tracked.amounts = peers.map(|it| (it.lent, it.held)).collect();
-        let needs = tracked.demand.needs(state, lending);
-        let is_lent = |it: &PeerStanding| it.is_lent || it.renews || it.lent > 0 || it.held > 0;
-        let has_loans = standing.peers.iter().any(is_lent);
-        let whole: u64 = shares.iter().sum();
-        let share_next = standing.next;
-        let lacks_now = match lending.kind {
-            LoanKind::Windows => needs.now.saturating_sub(standing.now).min(whole),
-            // What they hold they hold from now on.
-            LoanKind::Log | LoanKind::Bucket => 0,
+        let look = LoanLook {
+            needs: tracked.demand.needs(found.state, lending),
+            standing,
+            has_windows: lending.kind == LoanKind::Windows,
+            regions,
         };
-        let lacks_next = lack(needs.next, share_next).min(whole);
-        let recall = standing.owns.min(needs.next).saturating_sub(share_next);
-        tracked.is_content = !has_loans && lacks_now == 0 && lacks_next == 0;
-        let times = times(lending.terms.window);
-        for (asked, share) in tracked.peers.iter_mut().zip(shares) {
-            asked
-                .asking
-                .get_or_insert_with(|| Asking::new(*share, &times));
-        }
-        let others: Vec<usize> = (0..shares.len())
-            .filter(|peer| *peer != own && is_reachable(*peer))
-            .collect();
-        let spare = |asked: &Asked| asked.asking.map_or(0, |it| it.spare).min(whole) + 1;
-        let sum: u64 = others.iter().map(|peer| spare(&tracked.peers[*peer])).sum();
-        let mut wanted = Vec::new();
-        for peer in others {
-            let loan = &standing.peers[peer];
-            let asked = &mut tracked.peers[peer];
-            let part = spare(asked);
-            let renews = loan.renews;
-            let recall = if loan.is_lent { recall } else { 0 };
-            let recalled = std::mem::take(&mut asked.recalled);
-            let may = asked
-                .asking
-                .as_mut()
-                .is_some_and(|asking| asking.may_ask(now, lacks_now > 0, &times));
-            let lacks = lacks_now > 0 || lacks_next > 0;
-            if !may || !(lacks || renews || recall > 0 || recalled > 0) {
-                asked.recalled = recalled;
-                continue;
-            }
-            let gives_back = renews && !lacks;
-            let unneeded = share_next.saturating_sub(needs.next.max(standing.owns));
-            let in_part = |hits: u64| {
-                let part = u128::from(hits) * u128::from(part);
-                u64::try_from(part.div_ceil(u128::from(sum.max(1)))).unwrap_or(hits)
-            };
-            wanted.push(Wanted {
-                peer,
-                // Not of a region that wants hits back.
-                now: if recalled > 0 { 0 } else { in_part(lacks_now) },
-                next: if recalled > 0 { 0 } else { in_part(lacks_next) },
-                release: recalled.max(if gives_back { unneeded } else { 0 }),
-                recall,
-                recalled,
-            });
-        }
-        wanted
+        tracked.is_content = look.is_content();
+        tracked.asking.wanted(&look, now)
     }
 
     /// Records that an ask was sent.
     pub(super) fn sent(&mut self, key: CounterKey, peer: usize, ask: SentAsk, now: Micros) {
-        if let Some(asked) = self.asked(key, peer) {
-            asked.out = Some(ask);
-            if let Some(asking) = &mut asked.asking {
-                asking.sent(ask.number(), now);
-            }
+        if let Some(tracked) = self.all.get_mut(&key) {
+            tracked.peers[peer].out = Some(ask);
+            tracked.asking.sent(peer, ask.number(), now);
         }
     }
 
     /// Records that an ask could not be sent: as if it had been answered with nothing.
-    pub(super) fn unsent(
-        &mut self,
-        key: CounterKey,
-        wanted: &Wanted,
-        terms: &LoanTerms,
-        now: Micros,
-    ) {
-        let Some(asked) = self.asked(key, wanted.peer) else {
-            return;
-        };
-        asked.recalled = asked.recalled.max(wanted.recalled);
-        if let Some(asking) = &mut asked.asking {
-            asking.answered(now, asking.spare, false, &times(terms.window));
+    pub(super) fn unsent(&mut self, key: CounterKey, wanted: &WantedLoan, now: Micros) {
+        if let Some(tracked) = self.all.get_mut(&key) {
+            tracked.asking.unsent(wanted, now);
         }
     }
 
@@ -310,26 +246,17 @@ impl Counters {
         peer: usize,
         number: u64,
     ) -> Option<(LoanCounter, u64, (SentAsk, Micros))> {
-        let (counter, terms) = self.counter(key)?;
-        let asked = self.asked(key, peer)?;
-        let sent = asked.asking?.sent_at(number)?;
-        let ask = asked.out.take_if(|ask| ask.number() == number)?;
-        Some((counter, terms, (ask, sent)))
+        let tracked = self.all.get_mut(&key)?;
+        let sent = tracked.asking.sent_at(peer, number)?;
+        let out = &mut tracked.peers.get_mut(peer)?.out;
+        let ask = out.take_if(|ask| ask.number() == number)?;
+        Some((tracked.counter, tracked.terms, (ask, sent)))
     }
 
-    /// Records an answer, and whether it gave something.
-    pub(super) fn heard(
-        &mut self,
-        key: CounterKey,
-        peer: usize,
-        (spare, is_more): (u64, bool),
-        terms: &LoanTerms,
-        now: Micros,
-    ) {
-        let times = times(terms.window);
-        let asking = self.asked(key, peer).and_then(|it| it.asking.as_mut());
-        if let Some(asking) = asking {
-            asking.answered(now, spare, is_more, &times);
+    /// Records an answer: what `peer` could spare, and whether it gave something.
+    pub(super) fn heard(&mut self, key: CounterKey, peer: usize, answer: (u64, bool), now: Micros) {
+        if let Some(tracked) = self.all.get_mut(&key) {
+            tracked.asking.answered(peer, answer, now);
         }
     }
 
@@ -351,31 +278,35 @@ impl Counters {
     pub(super) fn recall(&mut self, counter: (LoanCounter, u64), peer: usize, hits: u64) {
         let now = ratekeeper_store::boot_time();
         if let Some(tracked) = self.track(counter, now) {
-            tracked.peers[peer].recalled = hits;
+            tracked.asking.recall(peer, hits);
         }
     }
 
     /// The needs of this region, for a lender.
-    pub(super) fn needs(&self, key: CounterKey, state: &LoanState, lending: &Lending<'_>) -> Needs {
+    pub(super) fn needs(
+        &self,
+        key: CounterKey,
+        state: &LoanState,
+        lending: &Lending<'_>,
+    ) -> LoanNeeds {
         let none = Demand::new(Micros::ZERO);
         let demand = self.all.get(&key).map_or(&none, |it| &it.demand);
         demand.needs(state, lending)
     }
 
-    /// The regions whose loans are over, with the numbers of their latest asks: this node has seen hits lent to them for a
-    /// time, and no other ask, for so long that they hold nothing of them any more.
+    /// Those of `lent`, the regions to which hits are lent for a time, with the numbers of their latest asks, whose loans are
+    /// over: this node has seen the loan, and no other ask, for so long that they hold nothing of it any more.
     pub(super) fn over(
         &mut self,
         key: CounterKey,
-        standing: &Standing,
+        lent: Vec<(RegionId, u64)>,
         lending: &Lending<'_>,
         now: Micros,
     ) -> Vec<(RegionId, u64)> {
         let Some(tracked) = self.all.get_mut(&key) else {
             return Vec::new();
         };
-        let loans = standing.peers.iter().filter_map(|it| it.timed);
-        let timed = loans.map(|loan| {
+        let timed = lent.into_iter().map(|loan| {
             let seen = tracked.timed.iter().find(|it| it.loan == loan);
             let since = seen.map_or(now, |it| it.since);
             Timed { loan, since }
@@ -412,15 +343,15 @@ impl Counters {
 impl Tracked {
     /// The time between two looks.
     fn interval(&self) -> Micros {
-        times(self.counter.owns.window()).interval
+        AskingTimes::of(self.counter.owns.window()).interval
     }
 
     /// True if it stays within its region's share, and has no loans, as far as this node knows.
     fn needs_nothing(&self) -> bool {
-        let is_asking = |it: &Asked| it.out.is_some() || it.recalled > 0;
         let owns = &self.counter.owns;
         self.is_content
-            && !self.peers.iter().any(is_asking)
+            && self.peers.iter().all(|it| it.out.is_none())
+            && !self.asking.is_recalled()
             && self.demand.expected(owns.window()) <= owns.quota()
     }
 
@@ -430,16 +361,6 @@ impl Tracked {
         let kept = window.saturating_mul(2).max(60 * SECOND);
         now.get().saturating_sub(self.used_at.get()) > kept && !self.demand.is_there()
             || now.get().saturating_sub(self.used_at.get()) > 8 * kept
-    }
-}
-
-fn times(window: Micros) -> AskingTimes {
-    let window = window.get();
-    AskingTimes {
-        interval: Micros::new((window / 50).clamp(SECOND / 10, SECOND)),
-        backoff_max: Micros::new((window / 2).clamp(SECOND, 10 * SECOND)),
-        soon: Micros::new((window / 8).clamp(SECOND / 4, 5 * SECOND)),
-        timeout: Micros::from_secs(1),
     }
 }
 

@@ -1,19 +1,10 @@
 //! The demand for one counter, as this node sees it. No promise depends on it.
 
-use ratekeeper_core::region::loans::{LoanKind, forecast};
+use ratekeeper_core::region::loans::{LoanKind, LoanNeeds, RegionUse, SeenDemand, expected};
 use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_store::LoanState;
 
 use super::kept::Lending;
-
-/// The hits that a region needs.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Needs {
-    /// In this window, with those counted.
-    pub(super) now: u64,
-    /// In each later one.
-    pub(super) next: u64,
-}
 
 /// The hits asked for, averaged over half a window.
 #[derive(Clone, Copy, Debug)]
@@ -98,51 +89,30 @@ impl Demand {
 
     /// The hits that this node expects in a window, and those that it was asked for since it last measured.
     pub(super) fn expected(&self, window: Micros) -> u64 {
-        self.within(window.get()).saturating_add(self.seen)
+        expected(self.rate, window).saturating_add(self.seen)
     }
 
-    /// The hits to provide for in `span`.
-    fn within(&self, span: u64) -> u64 {
-        within(self.rate, span)
-    }
-
-    /// The needs of the region. Other nodes have their own demand, of which this one only sees what was counted.
-    pub(super) fn needs(&self, state: &LoanState, lending: &Lending<'_>) -> Needs {
-        let window = lending.terms.window;
-        let next = match lending.kind {
-            LoanKind::Windows => return self.window_needs(state, window),
-            LoanKind::Log => {
-                let soon = state
-                    .count
-                    .saturating_add(self.within(window.get().min(SECOND)));
-                let next = forecast(state.count).max(self.within(window.get()));
-                next.max(soon.min(2 * next))
-            }
-            LoanKind::Bucket => {
-                let taken = within(self.bucket.rate, window.get());
-                taken.max(self.within(window.get()))
-            }
+    /// The needs of the region.
+    pub(super) fn needs(&self, state: &LoanState, lending: &Lending<'_>) -> LoanNeeds {
+        let used = match lending.kind {
+            LoanKind::Windows => RegionUse::Windows {
+                count: state.count,
+                before: self.before(state.window),
+                left: state.left,
+            },
+            LoanKind::Log => RegionUse::Log(state.count),
+            LoanKind::Bucket => RegionUse::Bucket(self.bucket.rate),
         };
-        Needs { now: next, next }
+        let rate = self.rate;
+        SeenDemand { rate, used }.needs(lending.terms.window)
     }
 
-    fn window_needs(&self, state: &LoanState, window: Micros) -> Needs {
-        let counted = match state.window.checked_sub(self.window) {
+    /// The hits counted in the window before that one, as far as this node knows.
+    const fn before(&self, window: u64) -> u64 {
+        match window.checked_sub(self.window) {
             Some(0) => self.counts[1],
             Some(1) => self.counts[0],
             _ => 0,
-        };
-        let window = window.get();
-        let elapsed = window.saturating_sub(state.left.get()).max(window / 4 + 1);
-        let whole = u128::from(state.count) * u128::from(window) / u128::from(elapsed);
-        let whole = u64::try_from(whole).unwrap_or(u64::MAX);
-        let soon = u128::from(whole) * u128::from(state.left.get()) / u128::from(window.max(1));
-        let soon = u64::try_from(soon).unwrap_or(u64::MAX);
-        let left = self.within(state.left.get()).max(forecast(soon));
-        let next = forecast(whole.max(counted)).max(self.within(window));
-        Needs {
-            now: state.count.saturating_add(left),
-            next,
         }
     }
 }
@@ -168,12 +138,6 @@ impl BucketUse {
         let rate = (wide(self.rate) * memory + taken * wide(1_000 * SECOND)) / (memory + span);
         self.rate = u64::try_from(rate).unwrap_or(u64::MAX);
     }
-}
-
-/// The hits to provide for in `span`, at so many thousandths of a hit a second.
-fn within(rate: u64, span: u64) -> u64 {
-    let hits = u128::from(rate) * u128::from(span) / u128::from(1_000 * SECOND);
-    forecast(u64::try_from(hits).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

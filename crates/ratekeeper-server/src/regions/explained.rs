@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use ratekeeper_core::Micros;
+use ratekeeper_core::region::loans::{LoanStanding, PeerStanding};
 use ratekeeper_limiter::Explanation;
 use ratekeeper_store::{LoanCounter, boot_time};
 
 use super::RegionLoans;
-use super::kept::{PeerStanding, Standing};
 
 /// A region, its loans, and what it said that it could spare, with how long ago that was.
 struct Told<'a> {
@@ -70,7 +70,7 @@ impl RegionLoans {
 fn sentence(
     own: &str,
     whole: u64,
-    standing: &Standing,
+    standing: &LoanStanding,
     others: &[Told<'_>],
     now: Micros,
 ) -> String {
@@ -182,7 +182,7 @@ mod tests {
     fn a_sentence_says_what_is_enforced_and_where_it_comes_from() {
         let now = Micros::from_secs(1_000);
         let spare = Some((55, Micros::new(now.get() - 80_000)));
-        let standing = |now| Standing {
+        let standing = |now| LoanStanding {
             owns: 200,
             now,
             next: now,

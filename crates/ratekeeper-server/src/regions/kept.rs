@@ -1,13 +1,11 @@
 //! The loans of a counter, as its region's store keeps them: for windows, or for a time.
 
 use ratekeeper_core::region::loans::{
-    LoanKind, LoanRegions, LoanTerms, RefusedAsk, TimedAnswer, TimedAsk, TimedFacts, TimedLoans,
-    TimedUse, WindowAnswer, WindowAsk, WindowFacts, WindowLoans,
+    LoanKind, LoanNeeds, LoanRegions, LoanStanding, LoanTerms, RefusedAsk, TimedAnswer, TimedAsk,
+    TimedFacts, TimedLoans, TimedUse, WindowAnswer, WindowAsk, WindowFacts, WindowLoans,
 };
 use ratekeeper_core::{Limit, Micros, RegionId};
 use ratekeeper_store::{LoanCounter, LoanState, boot_time};
-
-use super::demand::Needs;
 
 /// The part of its own share that a region never lends: a tenth.
 const FLOOR: u64 = 10;
@@ -41,33 +39,6 @@ pub(super) struct Lending<'a> {
     pub(super) terms: LoanTerms,
     /// The regions, in the order of their loans.
     pub(super) regions: &'a LoanRegions,
-}
-
-/// The shares of a counter, and its loans with each region.
-#[derive(Clone, Debug)]
-pub(super) struct Standing {
-    pub(super) owns: u64,
-    /// The share now, and in the next window.
-    pub(super) now: u64,
-    pub(super) next: u64,
-    /// Those with regions that have left come last.
-    pub(super) peers: Vec<PeerStanding>,
-}
-
-/// The loans with one region.
-#[derive(Clone, Copy, Default, Debug)]
-pub(super) struct PeerStanding {
-    /// The hits lent to it, and held of it, now.
-    pub(super) lent: u64,
-    pub(super) held: u64,
-    /// The time until what is held of it ends.
-    pub(super) left: Micros,
-    /// True if it still has hits in the next window.
-    pub(super) is_lent: bool,
-    /// True if what is held of it is to be renewed.
-    pub(super) renews: bool,
-    /// The region, and the number of its latest ask, if hits are lent to it for a time.
-    pub(super) timed: Option<(RegionId, u64)>,
 }
 
 impl LoanReply {
@@ -183,7 +154,7 @@ impl KeptLoans {
         &mut self,
         (lending, state): (&Lending<'_>, &LoanState),
         (peer, ask): (usize, &SentAsk),
-        needs: Needs,
+        needs: LoanNeeds,
     ) -> Result<(LoanReply, i64), RefusedAsk> {
         let floor = lending.counter.owns.quota().div_ceil(FLOOR);
         match (self, ask) {
@@ -289,57 +260,23 @@ impl KeptLoans {
         }
     }
 
-    pub(super) fn standing(&self, state: &LoanState, lending: &Lending<'_>) -> Standing {
+    /// The regions to which hits are lent for a time, with the numbers of their latest asks.
+    pub(super) fn lent_for_a_time(&self, lending: &Lending<'_>) -> Vec<(RegionId, u64)> {
         match self {
-            Self::Windows(loans) => windows_standing(loans, state, &lending.terms),
-            Self::Timed(loans) => timed_standing(loans, state, lending),
+            Self::Windows(_) => Vec::new(),
+            Self::Timed(loans) => {
+                let peers = loans.peers.iter().zip(lending.regions.with(&loans.left));
+                let lent = peers.filter(|(loan, _)| loan.lent.amount > 0);
+                lent.map(|(loan, region)| (region, loan.lent.number))
+                    .collect()
+            }
         }
     }
-}
 
-fn windows_standing(loans: &WindowLoans, state: &LoanState, terms: &LoanTerms) -> Standing {
-    let window = state.window;
-    let peers = loans.peers.iter().map(|loan| {
-        let holds = loan.held.next > 0 && loan.held.last > window;
-        let left = loan.held.last.saturating_sub(window);
-        let later = if holds { left } else { 0 };
-        let later = terms.window.get().saturating_mul(later);
-        PeerStanding {
-            lent: loan.lent.at(window),
-            held: loan.held.at(window),
-            left: Micros::new(state.left.get().saturating_add(later)),
-            is_lent: loan.lent.at(window + 1) > 0,
-            renews: holds && left <= terms.windows() / 2,
-            timed: None,
+    pub(super) fn standing(&self, state: &LoanState, lending: &Lending<'_>) -> LoanStanding {
+        match self {
+            Self::Windows(loans) => loans.standing(state.window, state.left, &lending.terms),
+            Self::Timed(loans) => loans.standing(state.at, &lending.terms),
         }
-    });
-    Standing {
-        owns: loans.owns,
-        now: loans.share(window),
-        next: loans.share(window + 1),
-        peers: peers.collect(),
-    }
-}
-
-fn timed_standing(loans: &TimedLoans, state: &LoanState, lending: &Lending<'_>) -> Standing {
-    let regions = lending.regions.with(&loans.left);
-    let peers = loans.peers.iter().zip(regions).map(|(loan, region)| {
-        let (held, lent) = (loan.held, loan.lent);
-        let left = held.until.since(state.at).get();
-        PeerStanding {
-            lent: lent.amount,
-            held: held.amount,
-            left: Micros::new(left),
-            is_lent: lent.amount > 0,
-            renews: held.amount > 0 && left < lending.terms.time.get() / 2,
-            timed: (lent.amount > 0).then_some((region, lent.number)),
-        }
-    });
-    let share = loans.share();
-    Standing {
-        owns: loans.owns,
-        now: share,
-        next: share,
-        peers: peers.collect(),
     }
 }

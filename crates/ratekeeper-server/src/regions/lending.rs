@@ -4,7 +4,7 @@
 //! ask says what is held; see [`ratekeeper_core::region::loans`].
 
 use futures_util::{StreamExt, stream};
-use ratekeeper_core::region::loans::{LoanTerms, RefusedAsk};
+use ratekeeper_core::region::loans::{LoanTerms, PeerLook, RefusedAsk, WantedLoan};
 use ratekeeper_core::{Limit, Micros};
 use ratekeeper_proto::ratekeeper::v1::loan_answer::Refusal;
 use ratekeeper_proto::ratekeeper::v1::{LoanAnswer, LoanAsk};
@@ -12,7 +12,7 @@ use ratekeeper_store::{CounterKey, LoanCounter, boot_time};
 use tokio::time::{Instant, timeout_at};
 
 use super::change::{Changed, NUMBER_MAX, answer_of, ask_of, asked, change, heard};
-use super::counters::{Wanted, longest};
+use super::counters::{Found, longest};
 use super::{RegionLoans, TOGETHER, later};
 
 impl RegionLoans {
@@ -34,18 +34,18 @@ impl RegionLoans {
             return;
         };
         let standing = loans.standing(&state, &lending);
-        let shares = self.regions.shares(limit.whole.quota);
-        let places = (self.regions.own_place(), &*shares);
-        let reach = |peer: usize| self.peers[peer].is_reachable();
+        let lent = loans.lent_for_a_time(&lending);
+        let regions = self.seen(limit.whole.quota);
         let now = boot_time();
         let (over, wanted) = {
             let mut counters = self.counters.lock();
-            let over = counters.over(key, &standing, &lending, now);
-            let found = (&state, &standing);
-            (
-                over,
-                counters.wanted(key, found, (places, &lending), reach, now),
-            )
+            let over = counters.over(key, lent, &lending, now);
+            let found = Found {
+                lending: &lending,
+                state: &state,
+                standing: &standing,
+            };
+            (over, counters.wanted(key, &found, &regions, now))
         };
         for loan in over {
             let made = change(self, &lending, |loans, _| {
@@ -59,8 +59,19 @@ impl RegionLoans {
         }
     }
 
+    /// The regions as this node sees them, of a limit of so many hits.
+    fn seen(&self, quota: u64) -> Vec<PeerLook> {
+        let own = self.regions.own_place();
+        let shares = self.regions.shares(quota).into_iter().enumerate();
+        let seen = shares.map(|(place, owns)| PeerLook {
+            owns,
+            is_reachable: place != own && self.peers[place].is_reachable(),
+        });
+        seen.collect()
+    }
+
     /// Makes an ask, and sends it.
-    async fn ask(&self, (counter, terms): (LoanCounter, u64), wanted: Wanted) {
+    async fn ask(&self, (counter, terms): (LoanCounter, u64), wanted: WantedLoan) {
         let sent = boot_time();
         let lending = self.lending(&counter);
         let made = change(self, &lending, |loans, state| {
@@ -79,7 +90,7 @@ impl RegionLoans {
         let mut counters = self.counters.lock();
         match asked {
             Some(ask) => counters.sent(counter.key, wanted.peer, ask, sent),
-            None => counters.unsent(counter.key, &wanted, &lending.terms, boot_time()),
+            None => counters.unsent(counter.key, &wanted, boot_time()),
         }
     }
 
@@ -224,7 +235,7 @@ impl RegionLoans {
         if message.refused() == Refusal::Unspecified {
             counters.told(key, peer, (spare, now));
         }
-        counters.heard(key, peer, (spare, is_more), &lending.terms, now);
+        counters.heard(key, peer, (spare, is_more), now);
     }
 
     pub(super) fn terms(&self, limit: &Limit) -> LoanTerms {

@@ -110,6 +110,8 @@ pub(super) struct RegionPlan {
     /// The most hits of a request.
     pub(super) hits: u64,
     pub(super) window: u64,
+    /// The nodes of a region: the one that asks others sees its own part of the traffic, and what all of them use.
+    pub(super) nodes: u64,
     /// The time over which traffic is averaged.
     pub(super) memory: u64,
     pub(super) shares: Vec<u64>,
@@ -168,11 +170,6 @@ impl RegionPlan {
         }
     }
 
-    /// The longest round trip.
-    pub(super) fn round_trip(&self) -> u64 {
-        2 * self.delays.iter().flatten().max().copied().unwrap_or(0)
-    }
-
     pub(super) fn random(
         random: &mut Random,
         trouble: RegionTrouble,
@@ -225,6 +222,7 @@ impl RegionPlan {
             burst: if kind == Kind::Bucket { burst } else { limit },
             hits: random.pick(&[1, 1, 7]),
             window,
+            nodes: 1,
             memory: SECOND / 2,
             shares: shares(random, limit, count),
             new_shares: None,

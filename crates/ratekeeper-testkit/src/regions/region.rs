@@ -6,7 +6,7 @@ mod lending;
 use std::collections::BTreeMap;
 
 use ratekeeper_core::Micros;
-use ratekeeper_core::region::loans::{Asking, DRIFT_PPM, LoanRegions, TimedLoans, WindowLoans};
+use ratekeeper_core::region::loans::{DRIFT_PPM, LoanAsking, LoanRegions, TimedLoans, WindowLoans};
 
 use super::clock::Clock;
 use super::counter::Counter;
@@ -32,13 +32,6 @@ pub(super) struct Kept {
     pub(super) lease: Option<Lease>,
 }
 
-/// The needs of a region, as its nodes know them.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Needs {
-    pub(super) now: u64,
-    pub(super) next: u64,
-}
-
 #[derive(Debug)]
 pub(super) struct Region {
     /// The share that it owns; while weights change, the smaller one.
@@ -62,13 +55,16 @@ pub(super) struct Region {
     /// Hits admitted that the replica does not have.
     pub(super) unreplicated: u64,
     /// The memory of its nodes: asks, and the numbers of loans with the time since which they are unchanged.
-    pub(super) asking: Vec<Option<Asking>>,
+    pub(super) asking: LoanAsking,
     pub(super) unchanged: Vec<Option<(u64, Micros)>>,
-    /// Requests a second, in thousandths, and those since it was measured.
+    /// Hits a second, in thousandths, and those since it was measured: asked for, and admitted.
     pub(super) rate: u64,
     pub(super) seen: u64,
+    pub(super) used_rate: u64,
+    pub(super) admitted: u64,
     pub(super) measured_at: u64,
-    pub(super) urgent_at: u64,
+    /// The time of the next look at what it lacks.
+    pub(super) look_at: u64,
     /// The lease, as the node has it.
     credit: Credit,
 }
@@ -97,12 +93,14 @@ impl Region {
             is_up: true,
             used: BTreeMap::new(),
             unreplicated: 0,
-            asking: vec![None; regions],
+            asking: LoanAsking::new(regions, plan.asking_times()),
             unchanged: vec![None; regions],
             rate: 0,
             seen: 0,
+            used_rate: 0,
+            admitted: 0,
             measured_at: 0,
-            urgent_at: 0,
+            look_at: 0,
             credit: Credit::default(),
         }
     }
@@ -212,9 +210,15 @@ impl Region {
     /// Decides a request.
     pub(super) fn decide(&mut self, plan: &RegionPlan, hits: u64, time: u64) -> bool {
         self.sync(plan, time);
-        if self.spend(hits, time) {
-            return true;
+        let fits = self.spend(hits, time) || self.take(plan, hits, time);
+        if fits {
+            self.admitted += hits;
         }
+        fits
+    }
+
+    /// Takes hits out of the counter, if they fit.
+    fn take(&mut self, plan: &RegionPlan, hits: u64, time: u64) -> bool {
         let (share, now) = (self.share(plan), self.clock.now(time));
         let held = self.leased(plan);
         let counter = &mut self.kept.counter;
@@ -291,7 +295,7 @@ impl Region {
 
     /// Its nodes restart. With no node left that knows since when, loans count only once their lenders answered again.
     pub(super) fn restart(&mut self, plan: &RegionPlan, is_cold: bool, time: u64) {
-        self.asking.fill(None);
+        self.asking = LoanAsking::new(plan.regions(), plan.asking_times());
         self.credit = Credit::default();
         self.unchanged.fill(None);
         if is_cold {

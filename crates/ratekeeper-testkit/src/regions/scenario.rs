@@ -33,6 +33,8 @@ pub struct RegionScenario {
     pub lends: bool,
     /// The kind of the limit.
     pub kind: LoanKind,
+    /// The nodes of each region, of which each sees its own part of the traffic.
+    pub nodes: u64,
 }
 
 /// The outcome of a scenario.
@@ -95,6 +97,7 @@ impl RegionScenario {
             burst: LIMIT,
             hits: 1,
             window,
+            nodes: self.nodes,
             memory: 10 * SECOND,
             shares: vec![LIMIT / 3; 3],
             new_shares: None,

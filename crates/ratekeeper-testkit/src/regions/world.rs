@@ -3,19 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ratekeeper_core::Micros;
+use ratekeeper_core::region::loans::WantedLoan;
 
 use super::clock::Clock;
 use super::events::{Event, Events, Message};
 use super::plan::{Fault, Kind, RegionGuard, RegionPlan, SECOND};
-use super::policy::Wanted;
 use super::region::Region;
 use crate::random::Random;
 
-/// The time between two looks of a region's nodes at their loans.
+/// The time between two looks of a region's nodes at what is due.
 const TICK: u64 = SECOND / 10;
-
-/// The least time between two asks that denials make.
-const URGENT: u64 = SECOND / 50;
 
 #[derive(Debug)]
 pub(super) struct World {
@@ -137,9 +134,6 @@ impl World {
                     .entry(region.kept.counter.window())
                     .or_default() += hits;
             }
-        } else if time >= region.urgent_at {
-            region.urgent_at = time + URGENT;
-            self.ask_as_wanted(at, time);
         }
     }
 
@@ -156,13 +150,14 @@ impl World {
         }
         self.check_shares("regain", time);
         self.report(at, time);
-        self.ask_as_wanted(at, time);
+        let region = &mut self.regions[at];
+        if self.plan.lends && time >= region.look_at {
+            region.look_at = time + self.plan.asking_times().interval.get();
+            self.ask_as_wanted(at, time);
+        }
     }
 
     fn ask_as_wanted(&mut self, at: usize, time: u64) {
-        if !self.plan.lends {
-            return;
-        }
         for wanted in self.regions[at].wanted(&self.plan, at, time) {
             if wanted.release > 0 {
                 self.regions[at].release(&self.plan, (wanted.peer, wanted.release), time);
@@ -171,7 +166,7 @@ impl World {
         }
     }
 
-    fn ask(&mut self, at: usize, wanted: &Wanted, time: u64) {
+    fn ask(&mut self, at: usize, wanted: &WantedLoan, time: u64) {
         let region = &mut self.regions[at];
         let boot = region.clock.boot(time);
         let peer = wanted.peer;
@@ -184,9 +179,7 @@ impl World {
                 .map(|ask| (ask.number, Message::AskTimed(ask, wanted.recall))),
         };
         if let Some((number, message)) = asked {
-            if let Some(asking) = &mut region.asking[peer] {
-                asking.sent(number, boot);
-            }
+            region.asking.sent(peer, number, boot);
             self.send((at, peer), message, time);
         }
     }
@@ -248,18 +241,12 @@ impl World {
         }
     }
 
-    /// After an ask of `from`: gives back what it recalls.
+    /// After an ask of `from`: what it recalls is given back at the next look.
     fn lent(&mut self, (from, to): (usize, usize), recall: u64, time: u64) {
         self.check_shares("lend", time);
-        if recall > 0 && self.regions[to].release(&self.plan, (from, recall), time) {
-            let back = Wanted {
-                peer: from,
-                now: 0,
-                next: 0,
-                release: 0,
-                recall: 0,
-            };
-            self.ask(to, &back, time);
+        let region = &mut self.regions[to];
+        if recall > 0 && region.holds(from) {
+            region.asking.recall(from, recall);
         }
     }
 
@@ -267,21 +254,17 @@ impl World {
     fn sent_at(&self, at: usize, peer: usize, number: u64, time: u64) -> Option<Micros> {
         let region = &self.regions[at];
         let boot = region.clock.boot(time);
-        let asking = region.asking[peer].as_ref();
         if !self.plan.has(RegionGuard::LatestAnswer) {
             return Some(Micros::ZERO);
         }
-        let sent = asking?.sent_at(number)?;
+        let sent = region.asking.sent_at(peer, number)?;
         Some(Micros::new(boot.get().saturating_sub(sent.get())))
     }
 
     fn answered(&mut self, at: usize, peer: usize, (spare, gained): (u64, bool), time: u64) {
-        let times = self.plan.asking_times();
         let region = &mut self.regions[at];
         let boot = region.clock.boot(time);
-        if let Some(asking) = &mut region.asking[peer] {
-            asking.answered(boot, spare, gained, &times);
-        }
+        region.asking.answered(peer, (spare, gained), boot);
         self.check_shares("accept", time);
     }
 

@@ -2,6 +2,8 @@
 
 use crate::Micros;
 
+const SECOND: u64 = 1_000_000;
+
 /// The times of asks, of one counter and one other region, by the node's boot clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AskingTimes {
@@ -17,31 +19,41 @@ pub struct AskingTimes {
 
 /// The asks of a node for one counter of one region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Asking {
+pub(super) struct Asking {
     /// The number and the time of the ask that an answer can come to.
     out: Option<(u64, Micros)>,
     next_at: Micros,
     last_at: Micros,
     backoff: Micros,
-    /// The hits that the region could spare when it last answered.
-    pub spare: u64,
+}
+
+impl AskingTimes {
+    /// The times for a counter of a limit with that window. However short that is, the last two are a few round trips.
+    #[must_use]
+    pub fn of(window: Micros) -> Self {
+        let window = window.get();
+        Self {
+            interval: Micros::new((window / 50).clamp(SECOND / 10, SECOND)),
+            backoff_max: Micros::new((window / 2).clamp(SECOND, 10 * SECOND)),
+            soon: Micros::new((window / 8).clamp(SECOND / 4, 5 * SECOND)),
+            timeout: Micros::from_secs(1),
+        }
+    }
 }
 
 impl Asking {
-    /// No asks yet; the region is taken to spare `spare` hits.
-    #[must_use]
-    pub const fn new(spare: u64, times: &AskingTimes) -> Self {
+    /// No asks yet.
+    pub(super) const fn new(times: &AskingTimes) -> Self {
         Self {
             out: None,
             next_at: Micros::ZERO,
             last_at: Micros::ZERO,
             backoff: times.interval,
-            spare,
         }
     }
 
     /// Returns true if it may ask now; `soon` for hits that are lacking already. Gives up an ask that was never answered.
-    pub fn may_ask(&mut self, now: Micros, soon: bool, times: &AskingTimes) -> bool {
+    pub(super) fn may_ask(&mut self, now: Micros, soon: bool, times: &AskingTimes) -> bool {
         if let Some((_, sent)) = self.out {
             if now < later(sent, times.timeout) {
                 return false;
@@ -53,21 +65,19 @@ impl Asking {
     }
 
     /// Records that the ask of that number was sent.
-    pub const fn sent(&mut self, number: u64, now: Micros) {
+    pub(super) const fn sent(&mut self, number: u64, now: Micros) {
         self.out = Some((number, now));
     }
 
     /// The time at which the ask of that number was sent, if its answer is still waited for.
-    #[must_use]
-    pub fn sent_at(&self, number: u64) -> Option<Micros> {
+    pub(super) fn sent_at(&self, number: u64) -> Option<Micros> {
         let out = self.out.filter(|(out, _)| *out == number);
         out.map(|(_, sent)| sent)
     }
 
     /// Records the answer, which gave something or not.
-    pub fn answered(&mut self, now: Micros, spare: u64, gained: bool, times: &AskingTimes) {
+    pub(super) fn answered(&mut self, now: Micros, gained: bool, times: &AskingTimes) {
         self.out = None;
-        self.spare = spare;
         self.wait(now, gained, times);
     }
 

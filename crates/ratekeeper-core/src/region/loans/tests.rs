@@ -1,3 +1,4 @@
+use super::asking::Asking;
 use super::*;
 use crate::{Timestamp, Whole};
 
@@ -359,12 +360,12 @@ fn an_ask_waits_for_its_answer_and_backs_off_while_none_gives_anything() {
         timeout: Micros::from_secs(1),
     };
     let at = Micros::from_millis;
-    let mut asking = Asking::new(10, &times);
+    let mut asking = Asking::new(&times);
     assert!(asking.may_ask(at(1), false, &times));
     asking.sent(1, at(1));
     assert!(!asking.may_ask(at(900), true, &times));
     assert_eq!((asking.sent_at(1), asking.sent_at(2)), (Some(at(1)), None));
-    asking.answered(at(1_000), 0, false, &times);
+    asking.answered(at(1_000), false, &times);
     // 200 ms for later windows, 150 ms for the one in use.
     assert_eq!(
         [1_149, 1_150].map(|ms| asking.may_ask(at(ms), true, &times)),
@@ -382,7 +383,6 @@ fn an_ask_waits_for_its_answer_and_backs_off_while_none_gives_anything() {
     assert_eq!(asking.sent_at(2), None);
     assert!(asking.may_ask(at(2_500), false, &times));
     asking.sent(3, at(2_500));
-    asking.answered(at(2_600), 7, true, &times);
+    asking.answered(at(2_600), true, &times);
     assert!(asking.may_ask(at(2_700), false, &times));
-    assert_eq!(asking.spare, 7);
 }

@@ -58,21 +58,6 @@ fn found(count: u64, loans: Vec<u8>) -> LoanState {
     }
 }
 
-fn lent(number: u64) -> Standing {
-    let peer = PeerStanding {
-        lent: 40,
-        is_lent: true,
-        timed: Some((RegionId::of("us"), number)),
-        ..PeerStanding::default()
-    };
-    Standing {
-        owns: 100,
-        now: 60,
-        next: 60,
-        peers: vec![PeerStanding::default(), peer],
-    }
-}
-
 /// The time at which a loan is taken back whose latest ask was seen at 1 s, and answered anew at 100 s.
 fn taken_back(kind: LoanKind) -> u64 {
     let counter = counter();
@@ -91,7 +76,7 @@ fn taken_back(kind: LoanKind) -> u64 {
     counters.record(vec![demand], Micros::from_secs(1));
     let mut over = |number, second| {
         let now = Micros::from_secs(second);
-        counters.over(KEY, &lent(number), &lending, now)
+        counters.over(KEY, vec![(RegionId::of("us"), number)], &lending, now)
     };
     for second in [1, 2, 99] {
         assert_eq!(over(7, second), []);
@@ -135,12 +120,12 @@ fn what_was_lent_to_a_region_that_has_left_is_taken_back() {
     };
     let mut kept = lending.read(&state).expect("they are read");
     assert_eq!(kept.share(&state), 60);
-    let standing = kept.standing(&state, &lending);
     let mut counters = Counters::new(2);
     counters.record(vec![demand], Micros::ZERO);
+    let lent = kept.lent_for_a_time(&lending);
     let mut over = |second| {
         let now = Micros::from_secs(second);
-        counters.over(demand.counter.key, &standing, &lending, now)
+        counters.over(demand.counter.key, lent.clone(), &lending, now)
     };
     assert_eq!(over(10), []);
     assert_eq!(over(10 + 719), []);
@@ -216,13 +201,19 @@ fn unsent_asks(count: u64, recalled: u64) -> usize {
     if recalled > 0 {
         counters.recall((counter, 1), 1, recalled);
     }
+    let regions =
+        [(100, false), (200, true)].map(|(owns, is_reachable)| PeerLook { owns, is_reachable });
     let looks = (0..100).filter(|look| {
         let now = Micros::from_millis(100 * look);
-        let (found, owns) = ((&state, &standing), ((0, &[100, 200][..]), &lending));
-        let wanted = counters.wanted(key, found, owns, |_| true, now);
+        let found = Found {
+            lending: &lending,
+            state: &state,
+            standing: &standing,
+        };
+        let wanted = counters.wanted(key, &found, &regions, now);
         for wanted in &wanted {
             assert_eq!(wanted.release, recalled);
-            counters.unsent(key, wanted, &TERMS, now);
+            counters.unsent(key, wanted, now);
         }
         !wanted.is_empty()
     });

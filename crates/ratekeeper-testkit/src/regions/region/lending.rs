@@ -1,16 +1,17 @@
 //! Asks and answers of a region, as its nodes carry them out in its store.
 
 use ratekeeper_core::region::loans::{
-    LentPiece, TimedAnswer, TimedAsk, TimedFacts, TimedUse, WindowAnswer, WindowAsk, WindowFacts,
+    LentPiece, LoanNeeds, TimedAnswer, TimedAsk, TimedFacts, TimedUse, WindowAnswer, WindowAsk,
+    WindowFacts,
 };
 use ratekeeper_core::{Micros, Timestamp, Whole};
 
-use super::{Loans, Needs, Region};
+use super::{Loans, Region};
 use crate::regions::plan::{Kind, RegionGuard, RegionPlan};
 
 impl Region {
     /// The hits of a window or a log that are used: those counted, and those that a node holds.
-    fn used(&self, plan: &RegionPlan, now: Timestamp) -> u64 {
+    pub(in crate::regions) fn used(&self, plan: &RegionPlan, now: Timestamp) -> u64 {
         self.kept.counter.count(plan, now) + self.leased(plan)
     }
 
@@ -52,7 +53,7 @@ impl Region {
         &mut self,
         plan: &RegionPlan,
         (peer, ask): (usize, &WindowAsk),
-        (needs, time): (Needs, u64),
+        (needs, time): (LoanNeeds, u64),
     ) -> Option<WindowAnswer> {
         let now = self.clock.now(time);
         let counter = &self.kept.counter;
@@ -106,7 +107,7 @@ impl Region {
         &mut self,
         plan: &RegionPlan,
         (peer, ask): (usize, &TimedAsk),
-        (needs, time): (Needs, u64),
+        (needs, time): (LoanNeeds, u64),
     ) -> Option<TimedAnswer> {
         let (before, now) = (self.share(plan), self.clock.now(time));
         let counter = &self.kept.counter;
@@ -203,33 +204,35 @@ impl Region {
         is_taken && answer.amount > before
     }
 
-    /// Holds up to `hits` less of `peer`; returns true if it does.
+    /// Returns true if it holds hits of `peer`.
+    pub(in crate::regions) fn holds(&self, peer: usize) -> bool {
+        let window = self.kept.counter.window();
+        match &self.kept.loans {
+            Loans::Windows(loans) => {
+                let held = &loans.peers[peer].held;
+                held.at(window) > 0 || held.at(window + 1) > 0
+            }
+            Loans::Timed(loans) => loans.peers[peer].held.amount > 0,
+        }
+    }
+
+    /// Holds up to `hits` less of `peer`.
     pub(in crate::regions) fn release(
         &mut self,
         plan: &RegionPlan,
         (peer, hits): (usize, u64),
         time: u64,
-    ) -> bool {
+    ) {
         let (share, now) = (self.share(plan), self.clock.now(time));
         let (window, count) = (self.kept.counter.window(), self.used(plan, now));
-        let is_less = match &mut self.kept.loans {
-            Loans::Windows(loans) => {
-                let before = loans.peers[peer].held;
-                loans.release(peer, hits, (window, count));
-                let after = loans.peers[peer].held;
-                [window, window + 1]
-                    .iter()
-                    .any(|at| after.at(*at) < before.at(*at))
-            }
+        match &mut self.kept.loans {
+            Loans::Windows(loans) => loans.release(peer, hits, (window, count)),
             Loans::Timed(loans) => {
-                let before = loans.peers[peer].held;
                 let count = (plan.kind == Kind::Log).then_some(count);
                 loans.release(peer, hits, count);
-                loans.peers[peer].held != before
             }
-        };
+        }
         self.resize(plan, share, 0, time);
-        is_less
     }
 
     /// Takes back loans that were unchanged for their time; returns the borrowers.
