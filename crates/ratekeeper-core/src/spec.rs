@@ -8,7 +8,7 @@ pub enum Algorithm {
     /// [`fixed_window`](crate::fixed_window)
     FixedWindow,
     /// [`equal_count`](crate::equal_count); with sub-windows
-    /// [`sliding_window`](crate::sliding_window)
+    /// [`sub_windows`](crate::sub_windows)
     SlidingWindow,
     /// [`sliding_log`](crate::sliding_log)
     SlidingLog,
