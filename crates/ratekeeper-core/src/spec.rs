@@ -56,6 +56,16 @@ impl Algorithm {
             .find(|algorithm| algorithm.name() == name)
     }
 
+    /// The algorithm of a limit that names none: a bucket if it has a `burst`, else a sliding window. A rule that names none
+    /// has that of its profile instead.
+    #[must_use]
+    pub const fn by_burst(burst: Option<u64>) -> Self {
+        match burst {
+            Some(_) => Self::TokenBucket,
+            None => Self::SlidingWindow,
+        }
+    }
+
     /// Returns true if the algorithm has a bucket, and so takes a `burst`.
     #[must_use]
     pub const fn has_burst(self) -> bool {
@@ -325,6 +335,12 @@ fn those(is: impl Fn(Algorithm) -> bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_burst_asks_for_a_bucket() {
+        assert_eq!(Algorithm::by_burst(Some(1)), Algorithm::TokenBucket);
+        assert_eq!(Algorithm::by_burst(None), Algorithm::SlidingWindow);
+    }
 
     #[test]
     fn each_predicate_is_of_its_algorithms() {
