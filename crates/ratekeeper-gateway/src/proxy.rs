@@ -20,7 +20,6 @@ use ratekeeper_tower::{
 use ratekeeper_trace::RequestSpan;
 use tower::Service;
 
-use crate::abandoned::Abandoned;
 use crate::body::{Finish, HeldSlot, ProxyBody, RequestBody, SlotAndPermits};
 use crate::connect::ConnectionUse;
 use crate::connect::Pool;
@@ -120,7 +119,7 @@ impl Drop for ForwardFuture {
             return;
         };
         if finish.is_sent.load(Ordering::Relaxed) {
-            Abandoned::go_on(&route.upstream.counts, async move {
+            route.upstream.abandoned.go_on(async move {
                 let Ok(answer) = running.await;
                 if let Some(usage) = finish.usage {
                     usage.head(answer.status(), answer.headers());
@@ -287,7 +286,7 @@ impl Proxy {
         let Some(context) = request.extensions_mut().remove::<ShedContext>() else {
             return Ok(None);
         };
-        let admitted = self.shared.shedder.admit(&upstream.counts.site, &context);
+        let admitted = self.shared.shedder.admit(&upstream.site, &context);
         let refused = |shed: Shed| Box::new(shed.response(request.headers(), BodyForm::default()));
         admitted.map(Some).map_err(refused)
     }
