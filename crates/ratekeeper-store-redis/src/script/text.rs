@@ -11,6 +11,8 @@ const ESCROW: &str = include_str!("escrow.lua");
 
 const LENT: &str = include_str!("lent.lua");
 
+const GET: &str = include_str!("get.lua");
+
 const EQUAL_COUNT: &str = include_str!("equal_count.lua");
 
 const TOKEN_BUCKET: &str = include_str!("token_bucket.lua");
@@ -116,6 +118,7 @@ fn place_line(line: &str, clock: Clock, text: &mut String) {
         Some(place @ ("check" | "gone" | "read" | "answer" | "charge" | "lasts")) => {
             branches(place, text)
         }
+        Some(place @ "get") => section(GET, place, text),
         Some(place) => section(clock.text(), place, text),
         None => push(line, text),
     }
