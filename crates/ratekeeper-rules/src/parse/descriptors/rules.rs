@@ -355,7 +355,6 @@ impl Compiler<'_, '_, '_> {
         let counts_denied = self.around.profile == Profile::Envoy;
         let lease = policy.lease_time.unwrap_or(LEASE);
         let message = match Terms::try_new(limit, lease) {
-            // As it would be near its end.
             // Who leases a whole domain need not know of each limit.
             Err(Unleasable::TooSmall) if self.around.policy.consistency == policy.consistency => {
                 return;
