@@ -1,5 +1,5 @@
-//! Checks that no compiler makes: the dependencies between crates, where the environment is read,
-//! and that nothing in the repository belongs to one machine.
+//! Checks that no compiler makes: the dependencies between crates, where the environment is read, how long functions are, and
+//! that nothing in the repository belongs to one machine.
 
 mod repository;
 
@@ -31,6 +31,14 @@ const NOT_IN_THE_LIBRARY: &str =
 /// Crates that limits as values do without, besides.
 const NOT_BY_DEFAULT: &str =
     "jiff ratekeeper-limiter ratekeeper-rules rustls saphyr-parser schemars serde serde_json";
+
+/// The most lines of code in the body of a function outside tests. It only ever gets smaller.
+const FUNCTION_LINES_MAX: usize = 80;
+
+/// Functions that are longer, by file and name.
+const LONG_FUNCTIONS: [(&str, &str); 1] =
+    // The random history of a simulation, field by field.
+    [("crates/ratekeeper-testkit/src/regions/plan.rs", "random")];
 
 /// The most crates that `cargo add ratekeeper` may build.
 const CRATES_BY_DEFAULT_MAX: usize = 25;
@@ -275,6 +283,67 @@ fn no_file_belongs_to_one_machine() {
             );
         }
     }
+}
+
+/// Tests may be longer: many are tables of cases.
+#[test]
+fn functions_fit_a_screen() {
+    let sources = texts(&["crates/*/src/*.rs", "xtask/src/*.rs"]).into_iter();
+    let sources =
+        sources.filter(|(file, _)| !is_of_tests(file) && !file.contains("/src/generated/"));
+    let mut long = BTreeSet::new();
+    for (file, text) in sources {
+        let code = text.split("#[cfg(test)]\nmod tests").next();
+        for (name, lines) in functions(code.unwrap_or_default()) {
+            if lines > FUNCTION_LINES_MAX {
+                long.insert((file.clone(), name.to_owned()));
+            }
+        }
+    }
+    let known = LONG_FUNCTIONS.map(|(file, name)| (file.to_owned(), name.to_owned()));
+    assert_eq!(
+        long,
+        BTreeSet::from(known),
+        "a function is longer than {FUNCTION_LINES_MAX} lines, or one that is listed no longer is"
+    );
+}
+
+/// The functions of a text that rustfmt has written, and the lines of code in their bodies.
+fn functions(text: &str) -> Vec<(&str, usize)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let head = line.trim_start();
+        let name = head.split_once("fn ").filter(|(before, _)| {
+            let mut words = before.split_whitespace();
+            words.all(|word| word.starts_with("pub") || ["async", "const"].contains(&word))
+        });
+        let Some((_, name)) = name else {
+            continue;
+        };
+        let end = format!("{}}}", &line[..line.len() - head.len()]);
+        let mut rest = lines[at..].iter();
+        // Others have no body, or an empty one.
+        if !rest
+            .find(|it| it.ends_with(['{', '}', ';']))
+            .is_some_and(|head| head.ends_with('{'))
+        {
+            continue;
+        }
+        let code = rest
+            .take_while(|it| **it != end)
+            .map(|it| it.trim_start())
+            .filter(|it| !it.is_empty() && !it.starts_with("//"));
+        let name = name.split(['(', '<']).next().unwrap_or_default();
+        found.push((name, code.count()));
+    }
+    found
+}
+
+#[test]
+fn the_lines_of_functions_are_counted() {
+    let text = "impl A {\n    pub(crate) const fn one(\n        a: u8,\n    ) -> u8 {\n        // Why.\n\n        let b = a;\n        b\n    }\n}\n\ntrait B {\n    fn none(&self);\n}\n\nasync fn two<T>() {\n    if true {\n    }\n}\n";
+    assert_eq!(functions(text), [("one", 2), ("two", 2)]);
 }
 
 #[test]

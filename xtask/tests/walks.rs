@@ -94,9 +94,9 @@ fn nothing_compares_with_an_algorithm() {
     let compared: Vec<String> = sources
         .flat_map(|(file, text)| {
             let code = text.split("#[cfg(test)]\nmod tests").next();
-            let lines = code.unwrap_or_default().lines().enumerate();
-            let found = lines.filter(|(_, line)| compares(line));
-            let found = found.map(|(at, line)| format!("{file}:{}: {}", at + 1, line.trim()));
+            let found = statements(code.unwrap_or_default()).into_iter();
+            let found = found.filter(|(_, statement)| compares(statement));
+            let found = found.map(|(line, statement)| format!("{file}:{line}: {statement}"));
             found.collect::<Vec<_>>()
         })
         .collect();
@@ -105,6 +105,24 @@ fn nothing_compares_with_an_algorithm() {
         "a new algorithm would compile without a decision here; ask a method of Algorithm:\n{}",
         compared.join("\n")
     );
+}
+
+/// The lines of a text with their numbers. One that opens a `matches!` has those up to its end.
+fn statements(text: &str) -> Vec<(usize, String)> {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let is_closed = |text: &str| text.matches('(').count() <= text.matches(')').count();
+    let whole = |(at, line): (usize, &&str)| {
+        let mut statement = (*line).to_owned();
+        let mut rest = lines[at + 1..].iter();
+        while line.contains("matches!(")
+            && !is_closed(&statement)
+            && let Some(next) = rest.next()
+        {
+            statement = format!("{statement} {next}");
+        }
+        (at + 1, statement)
+    };
+    lines.iter().enumerate().map(whole).collect()
 }
 
 /// Returns true if a line tells one algorithm from all others.
@@ -140,6 +158,10 @@ fn a_comparison_is_found_in_each_form() {
     ] {
         assert!(!compares(line), "{line}");
     }
+    let text = "let counts = !matches!(\n    limit.algorithm(),\n    Algorithm::Concurrency | Algorithm::LeakyBucket\n);\n";
+    let found = statements(text).into_iter();
+    let found: Vec<_> = found.filter(|(_, it)| compares(it)).collect();
+    assert!(matches!(&found[..], [(1, _)]), "{found:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The stores of a service: connected, and joined.
+//! The stores of a service, connected and joined. Their settings are read in `settings/store.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;

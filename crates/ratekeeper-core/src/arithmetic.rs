@@ -13,8 +13,8 @@ pub enum Arithmetic {
     FixedWindow,
     /// [`equal_count`](crate::equal_count)
     EqualCount(Groups),
-    /// [`sliding_window`](crate::sliding_window): the length of a sub-window.
-    SlidingWindow(Micros),
+    /// [`sub_windows`](crate::sub_windows): the length of a sub-window.
+    SubWindows(Micros),
     /// [`sliding_log`](crate::sliding_log): no further parameters.
     SlidingLog,
     /// [`token_bucket`](crate::token_bucket), and [`gcra`](crate::gcra), which takes the same steps.
@@ -60,7 +60,7 @@ impl Limit {
         match self.kind {
             Kind::FixedWindow => Arithmetic::FixedWindow,
             Kind::EqualCount(cut) => Arithmetic::EqualCount(cut.groups()),
-            Kind::SlidingWindow(sub) => Arithmetic::SlidingWindow(sub.length()),
+            Kind::SubWindows(sub) => Arithmetic::SubWindows(sub.length()),
             Kind::SlidingLog => Arithmetic::SlidingLog,
             Kind::TokenBucket(rate) | Kind::Gcra(rate) => Arithmetic::TokenBucket(rate.into()),
             Kind::LeakyBucket(rate, Micros::MAX) => Arithmetic::LeakyBucket(rate.into()),

@@ -15,7 +15,7 @@
 //! g = ceil((limit - 1) / 16) hits hold the limit, and at most g - 1 hits that are in the window
 //! are not counted: **at most limit + g - 1 pass in any window, less than a sixteenth more than
 //! the limit, whatever the traffic.** A window cut into equal parts of time has no such bound: a
-//! burst at the end of a part lets nearly twice the limit pass (see [`sliding_window`](crate::sliding_window)).
+//! burst at the end of a part lets nearly twice the limit pass (see [`sub_windows`](crate::sub_windows)).
 //!
 //! Nothing is counted twice or too long either. Every counted hit came after the beginning of a
 //! group that is in the window, so a caller who asks for less than the limit in any w and a tick

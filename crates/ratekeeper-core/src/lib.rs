@@ -49,10 +49,10 @@ pub mod post_paid;
 mod rate;
 pub mod region;
 pub mod sliding_log;
-pub mod sliding_window;
 mod spec;
 mod state;
 mod step;
+pub mod sub_windows;
 #[doc(hidden)]
 pub mod synced;
 mod time;

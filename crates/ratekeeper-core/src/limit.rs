@@ -4,8 +4,8 @@ use crate::Micros;
 use crate::equal_count::{self, EqualCount};
 use crate::post_paid::PostPaid;
 use crate::rate::Rate;
-use crate::sliding_window::SubWindows;
 use crate::spec::{Algorithm, LimitError, LimitSpec, MAX_LOG, MAX_PERMITS};
+use crate::sub_windows::SubWindows;
 
 /// A validated limit with the precomputed values of its steps.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -24,7 +24,7 @@ pub struct Limit {
 pub(crate) enum Kind {
     FixedWindow,
     EqualCount(EqualCount),
-    SlidingWindow(SubWindows),
+    SubWindows(SubWindows),
     SlidingLog,
     TokenBucket(Rate),
     Gcra(Rate),
@@ -55,7 +55,7 @@ impl Limit {
         let kind = match algorithm {
             Algorithm::FixedWindow => Kind::FixedWindow,
             Algorithm::SlidingWindow => match sub_windows {
-                Some(count) => Kind::SlidingWindow(SubWindows::try_new(window, count)?),
+                Some(count) => Kind::SubWindows(SubWindows::try_new(window, count)?),
                 None => Kind::EqualCount(EqualCount::try_new(quota, window, strict)?),
             },
             Algorithm::SlidingLog if quota > MAX_LOG => return Err(LimitError::LogTooLong),
@@ -127,7 +127,7 @@ impl Limit {
             | Kind::SlidingLog
             | Kind::Concurrency
             | Kind::EqualCount(_)
-            | Kind::SlidingWindow(_) => Micros::MAX,
+            | Kind::SubWindows(_) => Micros::MAX,
             Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::PostPaid(_) => Micros::MAX,
         }
     }
@@ -144,7 +144,7 @@ impl Limit {
             | Kind::SlidingLog
             | Kind::Concurrency
             | Kind::EqualCount(_)
-            | Kind::SlidingWindow(_) => Micros::ZERO,
+            | Kind::SubWindows(_) => Micros::ZERO,
             Kind::PostPaid(_) => self.prepaid().span(hits),
         }
     }
@@ -210,7 +210,7 @@ impl Limit {
         match self.kind {
             Kind::TokenBucket(rate) | Kind::Gcra(rate) | Kind::LeakyBucket(rate, _) => rate.burst(),
             Kind::EqualCount(cut) => cut.most(),
-            Kind::FixedWindow | Kind::SlidingLog | Kind::Concurrency | Kind::SlidingWindow(_) => {
+            Kind::FixedWindow | Kind::SlidingLog | Kind::Concurrency | Kind::SubWindows(_) => {
                 self.quota
             }
             Kind::PostPaid(_) => self.prepaid().capacity(),
@@ -225,7 +225,7 @@ impl Limit {
         Some(match self.kind {
             Kind::EqualCount(cut) => cut.most_in_any_window(),
             Kind::SlidingLog => self.quota,
-            Kind::FixedWindow | Kind::SlidingWindow(_) => self.quota.saturating_mul(2),
+            Kind::FixedWindow | Kind::SubWindows(_) => self.quota.saturating_mul(2),
             Kind::TokenBucket(rate) | Kind::Gcra(rate) | Kind::LeakyBucket(rate, _) => {
                 rate.burst().saturating_add(self.quota)
             }
@@ -238,7 +238,7 @@ impl Limit {
     pub(crate) const fn has_fixed_windows(&self) -> bool {
         match self.kind {
             Kind::FixedWindow => true,
-            Kind::EqualCount(_) | Kind::SlidingWindow(_) | Kind::SlidingLog => false,
+            Kind::EqualCount(_) | Kind::SubWindows(_) | Kind::SlidingLog => false,
             Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..) => false,
             Kind::Concurrency => false,
             Kind::PostPaid(_) => self.prepaid().has_fixed_windows(),
@@ -253,7 +253,7 @@ impl Limit {
             Kind::EqualCount(_) | Kind::SlidingLog => true,
             Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..) => true,
             Kind::Concurrency => true,
-            Kind::FixedWindow | Kind::SlidingWindow(_) => false,
+            Kind::FixedWindow | Kind::SubWindows(_) => false,
             Kind::PostPaid(PostPaid::Bucket(..)) => false,
             Kind::PostPaid(_) => self.prepaid().forgets_excess(),
         }
@@ -264,9 +264,7 @@ impl Limit {
     pub const fn is_strict(&self) -> bool {
         match self.kind {
             Kind::EqualCount(cut) => cut.is_strict(),
-            Kind::FixedWindow | Kind::SlidingLog | Kind::Concurrency | Kind::SlidingWindow(_) => {
-                false
-            }
+            Kind::FixedWindow | Kind::SlidingLog | Kind::Concurrency | Kind::SubWindows(_) => false,
             Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..) => false,
             Kind::PostPaid(_) => self.prepaid().is_strict(),
         }
@@ -277,7 +275,7 @@ impl Limit {
     pub const fn heap_words(&self) -> usize {
         match self.kind {
             Kind::EqualCount(_) => equal_count::HEAP_WORDS,
-            Kind::SlidingWindow(sub) => sub.count() as usize + 2,
+            Kind::SubWindows(sub) => sub.count() as usize + 2,
             Kind::FixedWindow | Kind::SlidingLog | Kind::Concurrency => 0,
             Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..) => 0,
             Kind::PostPaid(_) => self.prepaid().heap_words(),
@@ -296,10 +294,10 @@ impl Limit {
     /// The sub-windows that the window is cut into, if it is.
     pub(crate) const fn cut(&self) -> Option<SubWindows> {
         match self.kind {
-            Kind::SlidingWindow(sub) => Some(sub),
+            Kind::SubWindows(sub) => Some(sub),
             Kind::FixedWindow | Kind::SlidingLog | Kind::Concurrency | Kind::EqualCount(_) => None,
             Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..) => None,
-            Kind::PostPaid(PostPaid::SlidingWindow(sub)) => Some(sub),
+            Kind::PostPaid(PostPaid::SubWindows(sub)) => Some(sub),
             Kind::PostPaid(_) => None,
         }
     }

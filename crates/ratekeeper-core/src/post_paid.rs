@@ -29,8 +29,8 @@
 use crate::equal_count::EqualCount;
 use crate::limit::Kind;
 use crate::rate::Rate;
-use crate::sliding_window::SubWindows;
 use crate::spec::{Algorithm, LimitError};
+use crate::sub_windows::SubWindows;
 use crate::{Ask, Limit, MAX_COUNT, Micros, Moment, Outcome, State, StateMut, StateRef, Verdict};
 
 /// The bursts by which a bucket may go below zero unless its limit says otherwise.
@@ -42,7 +42,7 @@ pub(crate) enum PostPaid {
     FixedWindow,
     EqualCount(EqualCount),
     /// Of a synced counter only: sub-windows can be added up over nodes.
-    SlidingWindow(SubWindows),
+    SubWindows(SubWindows),
     SlidingLog,
     /// Takes no more than is left.
     ReservingCount(EqualCount),
@@ -71,7 +71,7 @@ impl PostPaid {
                     false => Err(LimitError::DebtTooLarge(rate.most() - rate.burst())),
                 };
             }
-            Kind::SlidingWindow(sub) => Self::SlidingWindow(sub),
+            Kind::SubWindows(sub) => Self::SubWindows(sub),
             Kind::LeakyBucket(..) | Kind::Concurrency | Kind::PostPaid(_) => {
                 return Err(LimitError::NoPostPaid(algorithm));
             }
@@ -87,7 +87,7 @@ impl PostPaid {
         match self {
             Self::FixedWindow => Kind::FixedWindow,
             Self::EqualCount(cut) | Self::ReservingCount(cut) => Kind::EqualCount(cut),
-            Self::SlidingWindow(sub) => Kind::SlidingWindow(sub),
+            Self::SubWindows(sub) => Kind::SubWindows(sub),
             Self::SlidingLog | Self::ReservingLog => Kind::SlidingLog,
             Self::Bucket(rate, _) => match algorithm {
                 Algorithm::Gcra => Kind::Gcra(rate),
@@ -120,7 +120,7 @@ impl Limit {
             PostPaid::EqualCount(cut) => PostPaid::ReservingCount(cut),
             PostPaid::SlidingLog => PostPaid::ReservingLog,
             PostPaid::FixedWindow
-            | PostPaid::SlidingWindow(_)
+            | PostPaid::SubWindows(_)
             | PostPaid::ReservingCount(_)
             | PostPaid::ReservingLog
             | PostPaid::Bucket(..) => return *self,

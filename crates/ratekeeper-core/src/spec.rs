@@ -8,7 +8,7 @@ pub enum Algorithm {
     /// [`fixed_window`](crate::fixed_window)
     FixedWindow,
     /// [`equal_count`](crate::equal_count); with sub-windows
-    /// [`sliding_window`](crate::sliding_window)
+    /// [`sub_windows`](crate::sub_windows)
     SlidingWindow,
     /// [`sliding_log`](crate::sliding_log)
     SlidingLog,
@@ -54,6 +54,16 @@ impl Algorithm {
         Self::ALL
             .into_iter()
             .find(|algorithm| algorithm.name() == name)
+    }
+
+    /// The algorithm of a limit that names none: a bucket if it has a `burst`, else a sliding window. A rule that names none
+    /// has that of its profile instead.
+    #[must_use]
+    pub const fn by_burst(burst: Option<u64>) -> Self {
+        match burst {
+            Some(_) => Self::TokenBucket,
+            None => Self::SlidingWindow,
+        }
     }
 
     /// Returns true if the algorithm has a bucket, and so takes a `burst`.
@@ -325,6 +335,12 @@ fn those(is: impl Fn(Algorithm) -> bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_burst_asks_for_a_bucket() {
+        assert_eq!(Algorithm::by_burst(Some(1)), Algorithm::TokenBucket);
+        assert_eq!(Algorithm::by_burst(None), Algorithm::SlidingWindow);
+    }
 
     #[test]
     fn each_predicate_is_of_its_algorithms() {

@@ -3,7 +3,7 @@
 use crate::limit::Kind;
 use crate::{
     Ask, Heap, Limit, Moment, Outcome, Shape, Spill, State, StateMut, StateRef, Timestamp, Words,
-    concurrency, equal_count, fixed_window, leaky_bucket, post_paid, sliding_log, sliding_window,
+    concurrency, equal_count, fixed_window, leaky_bucket, post_paid, sliding_log, sub_windows,
     token_bucket,
 };
 
@@ -14,8 +14,8 @@ impl Limit {
         match &self.kind {
             Kind::SlidingLog | Kind::Concurrency => Shape::Heap,
             Kind::EqualCount(cut) if !cut.fits_words() => Shape::Heap,
-            Kind::SlidingWindow(sub) if !sub.fits_words() => Shape::Heap,
-            Kind::EqualCount(_) | Kind::SlidingWindow(_) => Shape::Words,
+            Kind::SubWindows(sub) if !sub.fits_words() => Shape::Heap,
+            Kind::EqualCount(_) | Kind::SubWindows(_) => Shape::Words,
             Kind::FixedWindow | Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..) => {
                 Shape::Words
             }
@@ -32,9 +32,7 @@ impl Limit {
         match (&self.kind, state) {
             (Kind::FixedWindow, StateRef::Words(words)) => fixed_window::test(self, words, ask, at),
             (Kind::EqualCount(cut), state) => equal_count::test(cut, state, ask, at.now),
-            (Kind::SlidingWindow(sub), state) => {
-                sliding_window::test(self, sub, state, ask, at.now)
-            }
+            (Kind::SubWindows(sub), state) => sub_windows::test(self, sub, state, ask, at.now),
             (Kind::SlidingLog, StateRef::Heap(heap)) => sliding_log::test(self, heap, ask, at.now),
             (Kind::TokenBucket(rate) | Kind::Gcra(rate), StateRef::Words(words)) => {
                 token_bucket::test(*rate, words, ask, at.now)
@@ -74,8 +72,8 @@ impl Limit {
             (Kind::EqualCount(cut), state) => {
                 return equal_count::charge(cut, state, hits, at.now);
             }
-            (Kind::SlidingWindow(sub), state) => {
-                return sliding_window::charge(sub, state, hits, at.now);
+            (Kind::SubWindows(sub), state) => {
+                return sub_windows::charge(sub, state, hits, at.now);
             }
             (Kind::SlidingLog, StateMut::Heap(heap)) => {
                 sliding_log::charge(self, heap, hits, at.now);
@@ -109,7 +107,7 @@ impl Limit {
     pub fn still_counts(&self, taken_at: Timestamp, at: &Moment) -> bool {
         match &self.kind {
             Kind::FixedWindow => fixed_window::is_same(self, taken_at, at),
-            Kind::EqualCount(_) | Kind::SlidingWindow(_) | Kind::SlidingLog => {
+            Kind::EqualCount(_) | Kind::SubWindows(_) | Kind::SlidingLog => {
                 // Hits from a time before the clock went back have moved since.
                 at.now.since(taken_at) < self.window() && taken_at.since(at.now) <= self.window()
             }
@@ -128,7 +126,7 @@ impl Limit {
         match (&self.kind, state) {
             (Kind::FixedWindow, StateRef::Words(words)) => fixed_window::is_ahead(self, words, now),
             (Kind::EqualCount(cut), state) => equal_count::is_ahead(cut, state, now),
-            (Kind::SlidingWindow(sub), state) => sub.is_state_ahead(state, now),
+            (Kind::SubWindows(sub), state) => sub.is_state_ahead(state, now),
             (Kind::SlidingLog, StateRef::Heap(heap)) => {
                 sliding_log::ahead(self, heap, now).is_some()
             }
@@ -153,7 +151,7 @@ impl Limit {
     pub fn spill(&self, words: &Words) -> Heap {
         match &self.kind {
             Kind::EqualCount(_) => equal_count::spill(words),
-            Kind::SlidingWindow(sub) => sub.spill(words),
+            Kind::SubWindows(sub) => sub.spill(words),
             Kind::FixedWindow
             | Kind::TokenBucket(_)
             | Kind::Gcra(_)
@@ -176,7 +174,7 @@ impl Limit {
                     .unwrap_or(usize::MAX / 64)
                     .saturating_mul(3)
             }
-            Kind::EqualCount(_) | Kind::SlidingWindow(_) => self.heap_words(),
+            Kind::EqualCount(_) | Kind::SubWindows(_) => self.heap_words(),
             Kind::SlidingLog => 4,
             Kind::FixedWindow | Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..) => 4,
             Kind::PostPaid(_) => self.prepaid().words_per_charge(hits),
@@ -190,7 +188,7 @@ impl Limit {
             // A sum and an index, then a time and a count for each hit.
             Kind::SlidingLog => 2 + 2 * self.quota(),
             Kind::Concurrency => 3 * self.quota(),
-            Kind::EqualCount(_) | Kind::SlidingWindow(_) => match self.shape() {
+            Kind::EqualCount(_) | Kind::SubWindows(_) => match self.shape() {
                 Shape::Heap => self.heap_words() as u64,
                 Shape::Words => 0,
             },
@@ -209,7 +207,7 @@ impl Limit {
                 fixed_window::expires_at(self, words, at)
             }
             (Kind::EqualCount(cut), state) => equal_count::expires_at(cut, state),
-            (Kind::SlidingWindow(sub), state) => sub.expires_at(state),
+            (Kind::SubWindows(sub), state) => sub.expires_at(state),
             (Kind::SlidingLog, StateRef::Heap(heap)) => sliding_log::expires_at(self, heap),
             (Kind::TokenBucket(rate) | Kind::Gcra(rate), StateRef::Words(words)) => {
                 token_bucket::expires_at(*rate, words)

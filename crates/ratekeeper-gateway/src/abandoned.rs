@@ -1,47 +1,34 @@
 //! Exchanges whose clients are gone, while their upstreams may still be at work.
 
 use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::metrics::UpstreamCounts;
-
 /// The exchanges of one upstream whose clients are gone: each is a task that holds its slot and permits, so there are never
-/// more than slots.
-#[derive(Debug)]
+/// more than slots. Clones share them.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Abandoned {
     count: watch::Sender<usize>,
     /// True once the gateway waits for them no longer.
     is_cut: watch::Sender<bool>,
 }
 
-impl Default for Abandoned {
-    fn default() -> Self {
-        Self {
-            count: watch::Sender::new(0),
-            is_cut: watch::Sender::new(false),
-        }
-    }
-}
-
 /// One of them, counted until dropped.
-struct Counted(Arc<UpstreamCounts>);
+struct Counted(watch::Sender<usize>);
 
 impl Counted {
-    fn new(counts: &Arc<UpstreamCounts>) -> Self {
-        counts.abandoned.count.send_modify(|count| *count += 1);
-        Self(Arc::clone(counts))
+    fn new(count: &watch::Sender<usize>) -> Self {
+        count.send_modify(|count| *count += 1);
+        Self(count.clone())
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        let abandoned = &self.0.abandoned;
-        abandoned.count.send_modify(|count| *count -= 1);
+        self.0.send_modify(|count| *count -= 1);
     }
 }
 
@@ -53,18 +40,15 @@ impl Abandoned {
 
     /// Goes on with `rest`, which holds what the exchange holds, in a task of its own. Once the gateway waits no longer, or
     /// outside a runtime, it is dropped instead.
-    pub(crate) fn go_on(
-        counts: &Arc<UpstreamCounts>,
-        rest: impl Future<Output = ()> + Send + 'static,
-    ) {
+    pub(crate) fn go_on(&self, rest: impl Future<Output = ()> + Send + 'static) {
         let Ok(runtime) = Handle::try_current() else {
             return;
         };
-        let mut is_cut = counts.abandoned.is_cut.subscribe();
+        let mut is_cut = self.is_cut.subscribe();
         if *is_cut.borrow() {
             return;
         }
-        let counted = Counted::new(counts);
+        let counted = Counted::new(&self.count);
         runtime.spawn(async move {
             tokio::select! {
                 () = rest => {}
@@ -101,22 +85,21 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn they_are_waited_for_and_then_cut_off() {
         const SECOND: Duration = Duration::from_secs(1);
-        let counts = Arc::new(UpstreamCounts::default());
-        let abandoned = &counts.abandoned;
+        let abandoned = Abandoned::default();
         assert_eq!(abandoned.settle(SECOND).await, 0);
-        Abandoned::go_on(&counts, tokio::time::sleep(5 * SECOND));
+        abandoned.go_on(tokio::time::sleep(5 * SECOND));
         let begun = Instant::now();
         assert_eq!(abandoned.settle(10 * SECOND).await, 0);
         assert_eq!(begun.elapsed(), 5 * SECOND);
         let (held, freed) = oneshot::channel::<()>();
-        Abandoned::go_on(&counts, async move {
+        abandoned.go_on(async move {
             let _held = held;
             pending().await
         });
         assert_eq!(abandoned.count(), 1);
         assert_eq!(abandoned.settle(10 * SECOND).await, 1);
         assert!(freed.await.is_err(), "what it held is free");
-        Abandoned::go_on(&counts, pending());
+        abandoned.go_on(pending());
         assert_eq!(abandoned.count(), 0, "none begins any more");
     }
 }

@@ -38,8 +38,8 @@ pub(crate) async fn share(shared: Arc<Shared>, follow: impl Fn(&Shedder) + Send 
         ticks.tick().await;
         let shedder = &shared.shedder;
         follow(shedder);
-        for counts in shared.counts.lock().values() {
-            counts.site.follow_rules_of(shedder);
+        for kept in shared.kept.lock().values() {
+            kept.site.follow_rules_of(shedder);
         }
         let Some(board) = shared.fleet.as_ref().filter(|_| shedder.uses_fleet()) else {
             continue;

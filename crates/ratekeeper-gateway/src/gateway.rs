@@ -71,7 +71,7 @@ impl RoutesHandle {
     /// # Errors
     /// The routes are refused whole, and the last good ones stay.
     pub fn replace(&self, config: &RoutesConfig) -> Result<(), BadRoutes> {
-        let routes = Routes::new(config, &mut |name| self.0.counts_of(name));
+        let routes = Routes::new(config, &mut |name| self.0.kept_of(name));
         match routes {
             Ok(routes) => {
                 info!(upstreams = routes.shown(), "new routes in use");
@@ -102,9 +102,9 @@ impl<E: Enforcer> Gateway<E> {
     /// # Errors
     /// The routes are invalid, or an upstream's certificate authorities cannot be read.
     pub fn new(config: GatewayConfig, layer: RulesLayer<E>) -> Result<Self, BadRoutes> {
-        let mut counts = BTreeMap::new();
+        let mut kept = BTreeMap::new();
         let routes = Routes::new(&config.routes, &mut |name| {
-            Arc::clone(counts.entry(name.into()).or_default())
+            Arc::clone(kept.entry(name.into()).or_default())
         })?;
         let log = Arc::clone(&config.denials);
         let mut layer = layer
@@ -133,7 +133,7 @@ impl<E: Enforcer> Gateway<E> {
             shedder: Arc::default(),
             fleet: config.fleet,
             own: UpstreamCounts::default(),
-            counts: Mutex::new(counts),
+            kept: Mutex::new(kept),
         };
         Ok(Self {
             shared: Arc::new(shared),
@@ -191,13 +191,15 @@ impl<E: Enforcer + fmt::Debug> GatewayService for Gateway<E> {
     }
 
     fn settle(&self, patience: Duration) -> impl Future<Output = usize> + Send {
-        let counts: Vec<_> = self.shared.counts.lock().values().cloned().collect();
+        let kept = self.shared.kept.lock();
+        let all: Vec<_> = kept.values().map(|it| it.abandoned.clone()).collect();
+        drop(kept);
         let end = Instant::now() + patience;
         async move {
             let mut cut = 0;
-            for counts in counts {
+            for abandoned in all {
                 let left = end.saturating_duration_since(Instant::now());
-                cut += counts.abandoned.settle(left).await;
+                cut += abandoned.settle(left).await;
             }
             cut
         }
@@ -215,11 +217,13 @@ impl<E: Enforcer + fmt::Debug> Monitored for Gateway<E> {
     }
 
     fn encode(&self, families: &mut Families<'_>) -> fmt::Result {
-        let counts = self.shared.counts.lock();
-        let upstreams = counts.iter().map(|(name, counts)| (&**name, &**counts));
+        let kept = self.shared.kept.lock();
+        let upstreams = kept.iter().map(|(name, kept)| (&**name, &*kept.counts));
         let all = upstreams.chain([("", &self.shared.own)]);
-        metrics::encode(all, families)?;
-        let sites = counts.iter().map(|(name, counts)| (&**name, &*counts.site));
+        let abandoned = kept.iter();
+        let abandoned = abandoned.map(|(name, kept)| (&**name, kept.abandoned.count() as u64));
+        metrics::encode(all, abandoned, families)?;
+        let sites = kept.iter().map(|(name, kept)| (&**name, &*kept.site));
         let shedder = &self.shared.shedder;
         shed_metrics::encode(shedder, sites, families)?;
         self.encode_health(families)?;
@@ -248,7 +252,7 @@ impl<E: Enforcer + fmt::Debug> Monitored for Gateway<E> {
         let fleet = shedder.fleet_usage();
         let routes = self.shared.routes.load();
         let upstreams = routes.upstreams().iter().map(|upstream| {
-            let site = &upstream.counts.site;
+            let site = &upstream.site;
             let state = site.state(shedder);
             UpstreamShedding {
                 name: upstream.name.to_string(),

@@ -165,8 +165,7 @@ mod tests {
 
     use super::*;
     use crate::connect::KEPT_FOR;
-    use crate::metrics::UpstreamCounts;
-    use crate::upstream::{Address, Speech};
+    use crate::upstream::{Address, KeptUpstream, Speech};
 
     #[tokio::test]
     async fn a_check_that_ends_is_noticed() {
@@ -206,8 +205,8 @@ mod tests {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
         let at = listener.local_addr().expect("an address").to_string();
         let address = Address::new(at.parse().expect("an authority"));
-        let counts = Arc::new(UpstreamCounts::default());
-        let upstream = Upstream::new("u", vec![address], Speech::Http2, counts);
+        let kept = KeptUpstream::default();
+        let upstream = Upstream::new("u", vec![address], Speech::Http2, &kept);
         let serving = tokio::spawn(serve_one(listener));
         ask(&upstream, 0, &each_second()).await.expect("it answers");
         // Earlier than what requests share is closed that none uses.

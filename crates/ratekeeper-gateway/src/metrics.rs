@@ -1,17 +1,10 @@
 //! Counts by upstream.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 use ratekeeper_server::{Families, by};
-use ratekeeper_tower::Site;
-
-use crate::abandoned::Abandoned;
-use crate::upstream::{RequestSlots, SlotLimits};
 
 /// Upper bounds of the latency buckets, in microseconds.
 const BOUNDS_US: [u64; 16] = [
@@ -36,24 +29,10 @@ pub(crate) struct UpstreamCounts {
     pub(crate) connect_failures: AtomicU64,
     /// Requests that were sent again on another connection.
     pub(crate) retries: AtomicU64,
-    /// The slots, kept by name like the counts: requests under way when routes are replaced still occupy some.
-    slots: Mutex<Option<RequestSlots>>,
-    /// The exchanges whose clients are gone, kept like the slots.
-    pub(crate) abandoned: Abandoned,
-    /// The state of its shedders, kept like the slots.
-    pub(crate) site: Arc<Site>,
 }
 
 // Relaxed everywhere: the counts are independent of each other.
 impl UpstreamCounts {
-    /// The upstream's slots, within these limits.
-    pub(crate) fn slots(&self, limits: SlotLimits) -> RequestSlots {
-        let asked = RequestSlots::new(limits);
-        let mut slots = self.slots.lock();
-        let same = slots.take().filter(|slots| slots.is_as(&asked));
-        slots.insert(same.unwrap_or(asked)).clone()
-    }
-
     pub(crate) fn record_answer(&self, status: u16) {
         let class = usize::from(status / 100);
         let index = class.wrapping_sub(1).min(CLASSES.len() - 1);
@@ -96,9 +75,11 @@ impl UpstreamCounts {
     }
 }
 
-/// Encodes the counts of all upstreams, each with its name; `""` is for requests that no upstream answered.
+/// Encodes the counts of all upstreams, each with its name; `""` is for requests that no upstream answered. `abandoned` are the
+/// exchanges of each whose clients are gone.
 pub(crate) fn encode<'a>(
     all: impl Iterator<Item = (&'a str, &'a UpstreamCounts)> + Clone,
+    abandoned: impl Iterator<Item = (&'a str, u64)>,
     families: &mut Families<'_>,
 ) -> fmt::Result {
     let answers = all.clone().flat_map(|(upstream, counts)| {
@@ -122,11 +103,9 @@ pub(crate) fn encode<'a>(
     let help = "Open connections to an upstream";
     let name = "ratelimit_gateway_upstream_connections";
     families.gauges(name, help, by("upstream", open))?;
-    let gone = upstreams.clone();
-    let gone = gone.map(|(name, counts)| (name, counts.abandoned.count() as u64));
     let help = "Requests whose client is gone and that still hold their place at an upstream";
     let name = "ratelimit_gateway_upstream_abandoned";
-    families.gauges(name, help, by("upstream", gone))?;
+    families.gauges(name, help, by("upstream", abandoned))?;
     let counted = |of: fn(&UpstreamCounts) -> &AtomicU64| {
         let upstreams = upstreams.clone();
         let counts = upstreams.map(move |(name, it)| (name, of(it).load(Ordering::Relaxed)));

@@ -20,7 +20,6 @@ use ratekeeper_tower::{
 use ratekeeper_trace::RequestSpan;
 use tower::Service;
 
-use crate::abandoned::Abandoned;
 use crate::body::{Finish, HeldSlot, ProxyBody, RequestBody, SlotAndPermits};
 use crate::connect::ConnectionUse;
 use crate::connect::Pool;
@@ -120,7 +119,7 @@ impl Drop for ForwardFuture {
             return;
         };
         if finish.is_sent.load(Ordering::Relaxed) {
-            Abandoned::go_on(&route.upstream.counts, async move {
+            route.upstream.abandoned.go_on(async move {
                 let Ok(answer) = running.await;
                 if let Some(usage) = finish.usage {
                     usage.head(answer.status(), answer.headers());
@@ -154,6 +153,17 @@ impl Drop for UpstreamSpan<'_> {
     }
 }
 
+/// A request that is the upstream's.
+struct Outbound {
+    /// The protocol that its client wants to go on with.
+    upgrade: Option<Upgrade>,
+    /// The version that its client speaks.
+    version: Version,
+    /// The address of its client.
+    client: Option<IpAddr>,
+    span: Option<Arc<RequestSpan>>,
+}
+
 impl Proxy {
     async fn forward(
         &self,
@@ -171,18 +181,12 @@ impl Proxy {
         if request.body().size_hint().lower() > body_bytes_max {
             return Err(Fault::TooLarge(body_bytes_max));
         }
-        let upgrade = Upgrade::of(request);
-        let version = request.version();
-        let extensions = request.extensions_mut();
-        let peer = extensions.remove::<Peer>();
-        let tracer = self.shared.tracer.as_ref();
-        let span = tracer.and_then(|_| extensions.remove::<Arc<RequestSpan>>());
-        let inbound = self.shared.inbound(peer.as_ref());
-        let client = inbound.client(request.headers());
-        head::forward(request, &upstream, inbound);
-        if let Some(upgrade) = &upgrade {
-            upgrade.ask(request.headers_mut());
-        }
+        let Outbound {
+            upgrade,
+            version,
+            client,
+            span,
+        } = self.outbound(request, &upstream);
         let exchange = Exchange {
             upstream: &upstream,
             pool: &self.pool,
@@ -223,17 +227,31 @@ impl Proxy {
         match outcome {
             Ok(answered) => self.answer(answered, slot, (upgrade, version), upstream),
             Err(fault) => {
-                tracing::debug!(
-                    upstream = &*upstream.name,
-                    ?fault,
-                    "no answer from the upstream"
-                );
-                // It has broken off, or had its time. If the client is to blame, it may still be at work.
-                if fault.is_of_upstream() {
-                    slot.done();
-                }
+                broke_off(&fault, slot, &upstream);
                 Err(fault)
             }
+        }
+    }
+
+    /// Makes the request the upstream's, and tells what its answer needs to know of it.
+    fn outbound(&self, request: &mut Request<RequestBody>, upstream: &Upstream) -> Outbound {
+        let upgrade = Upgrade::of(request);
+        let version = request.version();
+        let extensions = request.extensions_mut();
+        let peer = extensions.remove::<Peer>();
+        let tracer = self.shared.tracer.as_ref();
+        let span = tracer.and_then(|_| extensions.remove::<Arc<RequestSpan>>());
+        let inbound = self.shared.inbound(peer.as_ref());
+        let client = inbound.client(request.headers());
+        head::forward(request, upstream, inbound);
+        if let Some(upgrade) = &upgrade {
+            upgrade.ask(request.headers_mut());
+        }
+        Outbound {
+            upgrade,
+            version,
+            client,
+            span,
         }
     }
 
@@ -287,7 +305,7 @@ impl Proxy {
         let Some(context) = request.extensions_mut().remove::<ShedContext>() else {
             return Ok(None);
         };
-        let admitted = self.shared.shedder.admit(&upstream.counts.site, &context);
+        let admitted = self.shared.shedder.admit(&upstream.site, &context);
         let refused = |shed: Shed| Box::new(shed.response(request.headers(), BodyForm::default()));
         admitted.map(Some).map_err(refused)
     }
@@ -295,6 +313,19 @@ impl Proxy {
     fn route(&self, request: &Request<RequestBody>) -> Result<Arc<Route>, Fault> {
         let routes = self.shared.routes.load();
         routes.of(request).cloned().ok_or(Fault::NoRoute)
+    }
+}
+
+/// Ends an exchange without an answer.
+fn broke_off(fault: &Fault, slot: HeldSlot, upstream: &Upstream) {
+    tracing::debug!(
+        upstream = &*upstream.name,
+        ?fault,
+        "no answer from the upstream"
+    );
+    // It has broken off, or had its time. If the client is to blame, it may still be at work.
+    if fault.is_of_upstream() {
+        slot.done();
     }
 }
 

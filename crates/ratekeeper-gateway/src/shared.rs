@@ -18,6 +18,7 @@ use crate::log::AccessLog;
 use crate::metrics::UpstreamCounts;
 use crate::peek::BodyNeeds;
 use crate::routes::Routes;
+use crate::upstream::KeptUpstream;
 
 /// The state that all workers share.
 #[derive(Debug)]
@@ -43,8 +44,8 @@ pub(crate) struct Shared {
     pub(crate) fleet: Option<Arc<dyn FleetPeers>>,
     /// Counts of requests that no upstream answered.
     pub(crate) own: UpstreamCounts,
-    /// Counts by upstream name; those of removed upstreams stay, since counters must not go back.
-    pub(crate) counts: Mutex<BTreeMap<Box<str>, Arc<UpstreamCounts>>>,
+    /// The kept state of each upstream, by its name; also of those that were removed, since counters must not go back.
+    pub(crate) kept: Mutex<BTreeMap<Box<str>, Arc<KeptUpstream>>>,
 }
 
 impl Shared {
@@ -57,7 +58,7 @@ impl Shared {
         }
     }
 
-    pub(crate) fn counts_of(&self, name: &str) -> Arc<UpstreamCounts> {
-        Arc::clone(self.counts.lock().entry(name.into()).or_default())
+    pub(crate) fn kept_of(&self, name: &str) -> Arc<KeptUpstream> {
+        Arc::clone(self.kept.lock().entry(name.into()).or_default())
     }
 }

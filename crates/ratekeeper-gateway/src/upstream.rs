@@ -1,5 +1,6 @@
 //! A service that requests are forwarded to, at one or several addresses.
 
+mod kept;
 mod request_slots;
 
 use std::fmt;
@@ -10,10 +11,13 @@ use std::time::{Duration, Instant};
 
 use http::HeaderValue;
 use http::uri::{Authority, PathAndQuery};
+use ratekeeper_tower::Site;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
+pub(crate) use self::kept::KeptUpstream;
 pub(crate) use self::request_slots::{NoSlot, RequestSlot, RequestSlots, SlotLimits, WaitOrder};
+use crate::abandoned::Abandoned;
 use crate::metrics::UpstreamCounts;
 
 /// The number of failed connection attempts in a row after which an address is left alone for a while.
@@ -78,6 +82,10 @@ pub(crate) struct Upstream {
     pub(crate) health_check: Option<HealthCheck>,
     pub(crate) slots: RequestSlots,
     pub(crate) counts: Arc<UpstreamCounts>,
+    /// The exchanges whose clients are gone.
+    pub(crate) abandoned: Abandoned,
+    /// The state of its shedders.
+    pub(crate) site: Arc<Site>,
     turn: AtomicUsize,
 }
 
@@ -198,7 +206,7 @@ impl Upstream {
         name: &str,
         addresses: Vec<Address>,
         speech: Speech,
-        counts: Arc<UpstreamCounts>,
+        kept: &KeptUpstream,
     ) -> Self {
         static IDS: AtomicU64 = AtomicU64::new(0);
         Self {
@@ -215,7 +223,9 @@ impl Upstream {
                 waiting: REQUESTS_MAX,
                 per_address: REQUESTS_MAX,
             }),
-            counts,
+            counts: Arc::clone(&kept.counts),
+            abandoned: kept.abandoned.clone(),
+            site: Arc::clone(&kept.site),
             turn: AtomicUsize::new(0),
         }
     }
@@ -271,8 +281,8 @@ mod tests {
     fn upstream(addresses: &[&'static str]) -> Upstream {
         let addresses = addresses.iter().copied().map(Authority::from_static);
         let addresses = addresses.map(Address::new);
-        let counts = Arc::new(UpstreamCounts::default());
-        Upstream::new("u", addresses.collect(), Speech::Http1, counts)
+        let kept = KeptUpstream::default();
+        Upstream::new("u", addresses.collect(), Speech::Http1, &kept)
     }
 
     #[test]

@@ -192,15 +192,13 @@ impl Plan {
         };
         let mut own = None;
         let limit = made.get(context.waiting, &mut own);
-        let mut hits = context.purpose.hits(matched.descriptor.terms.clamped());
-        if limit.algorithm().holds_permits() {
-            if !context.purpose.has_permits() {
-                self.missed.concurrency_skipped += 1;
-                return;
-            }
-            // One permit, no matter what the request costs.
-            hits = hits.signum();
-        }
+        let Some(hits) = context
+            .purpose
+            .hits_of(limit, matched.descriptor.terms.clamped())
+        else {
+            self.missed.concurrency_skipped += 1;
+            return;
+        };
         let enforced = rule.enforce.is_all() || {
             let subject = matched.entries[matched.subject].value;
             rule.enforce.covers(stable_hash(&rule.id, subject))

@@ -1,6 +1,6 @@
 //! The purpose of a check, and the use that it makes of budgets.
 
-use ratekeeper_core::{MAX_COUNT, Micros};
+use ratekeeper_core::{Limit, MAX_COUNT, Micros};
 use ratekeeper_store::{Charge, Step};
 
 /// The purpose that a check is matched for.
@@ -23,7 +23,7 @@ pub(crate) enum Purpose {
 impl Purpose {
     /// Returns true if concurrency limits take part: where permits come back, or nothing is taken.
     #[inline]
-    pub(crate) const fn has_permits(self) -> bool {
+    const fn has_permits(self) -> bool {
         matches!(self, Self::Hold | Self::Peek | Self::Inspect)
     }
 
@@ -34,6 +34,16 @@ impl Purpose {
             Self::Charge | Self::Hold => hits,
             Self::Refund => -hits.max(0),
             Self::Peek | Self::Explain | Self::Inspect => 0,
+        }
+    }
+
+    /// The same of a step of `limit`, where permits count requests, whatever they cost; [`None`] if such a limit takes no part.
+    #[inline]
+    pub(crate) fn hits_of(self, limit: &Limit, hits: i64) -> Option<i64> {
+        let hits = self.hits(hits);
+        match limit.algorithm().holds_permits() {
+            false => Some(hits),
+            true => self.has_permits().then(|| hits.signum()),
         }
     }
 

@@ -148,7 +148,7 @@ impl AuditRow {
 
 impl Change {
     /// Takes the next number and writes the row of the audit trail that has it.
-    pub(crate) async fn record(&mut self, entry: &Entry<'_>) -> Result<(), QuotaError> {
+    pub(crate) async fn audit(&mut self, entry: &Entry<'_>) -> Result<(), QuotaError> {
         let row = self.next_row(entry);
         self.write_rows(vec![row]).await
     }
@@ -230,7 +230,7 @@ impl QuotaStore {
                 after,
                 editor,
             };
-            change.record(&entry).await?;
+            change.audit(&entry).await?;
             let version = change.version;
             self.commit(change).await?;
             Ok(version)

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::document::{BadDocument, QuotaDocument};
-use crate::tenants::{UnclearTenants, tenants_domain};
+use crate::tenants_domain::{UnclearTenants, tenants_domain};
 use crate::{HIDDEN, TenantId, TenantPut, TenantRecord};
 
 /// The form of many tenants.

@@ -237,7 +237,7 @@ impl QuotaStore {
             change.write([&record].into_iter(), true).await?;
             rows::delete_quotas(&mut change.transaction, &[&before.id]).await?;
             change
-                .record(&audited("delete", Some(&before), None, editor))
+                .audit(&audited("delete", Some(&before), None, editor))
                 .await?;
             self.commit(change).await?;
             Ok(Deleted {
@@ -276,7 +276,7 @@ impl QuotaStore {
             // A tenant without quotas of its own is not listed for having been reset.
             change.write([&record].into_iter(), is_deleted).await?;
             change
-                .record(&audited("reset", before, Some(&record), editor))
+                .audit(&audited("reset", before, Some(&record), editor))
                 .await?;
             self.commit(change).await?;
             Ok(record)

@@ -144,15 +144,34 @@ impl QuotaEdit {
             let dropped = (own.descriptor.clone(), option);
             before.filter(|_| !self.dropped.contains(&dropped))
         };
-        let burst = stays(Burst).filter(|_| may_have_burst(own));
-        let debt = stays(MaxDebt).filter(|_| own.post_paid != Some(false));
-        let algorithm = own.algorithm.clone();
+        let with_burst = stays(Burst).filter(|_| may_have_burst(own));
+        let with_debt = stays(MaxDebt).filter(|_| own.post_paid != Some(false));
+        // Taken apart, so that a new field asks whether it stays.
+        let TenantOverride {
+            descriptor,
+            requests_per_unit,
+            unit,
+            window,
+            burst,
+            algorithm,
+            post_paid,
+            max_debt,
+            steps,
+            effective_at,
+            expires_at,
+        } = own.clone();
         TenantOverride {
-            burst: own.burst.or_else(|| burst?.burst),
+            burst: burst.or_else(|| with_burst?.burst),
             algorithm: algorithm.or_else(|| stays(Algorithm)?.algorithm.clone()),
-            post_paid: own.post_paid.or_else(|| stays(PostPaid)?.post_paid),
-            max_debt: own.max_debt.or_else(|| debt?.max_debt),
-            ..own.clone()
+            post_paid: post_paid.or_else(|| stays(PostPaid)?.post_paid),
+            max_debt: max_debt.or_else(|| with_debt?.max_debt),
+            descriptor,
+            requests_per_unit,
+            unit,
+            window,
+            steps,
+            effective_at,
+            expires_at,
         }
     }
 }

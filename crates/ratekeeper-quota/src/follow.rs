@@ -78,21 +78,8 @@ impl Follower {
         patience: Duration,
     ) -> Self {
         let status = QuotaStatus::default();
-        let mut copy = Copy {
-            index: TenantIndex::new(store.key().clone()),
-            store: store.with_kept_connection(),
-            config,
-            apply: Arc::new(apply),
-            status: status.clone(),
-            head: Head::default(),
-            is_whole: false,
-            is_read: false,
-            asked: BootInstant::now(),
-            saved: None,
-            save_tried: None,
-            is_save_failing: false,
-            tidied: BootInstant::now(),
-        };
+        let store = store.with_kept_connection();
+        let mut copy = Copy::new(store, config, Arc::new(apply), status.clone());
         match timeout(patience, copy.look_first()).await {
             Ok(()) if copy.is_whole => {}
             in_time => {
@@ -243,6 +230,30 @@ struct Copy {
 }
 
 impl Copy {
+    /// A copy of which nothing was read yet.
+    fn new(
+        store: QuotaStore,
+        config: FollowerConfig,
+        apply: Arc<Apply>,
+        status: QuotaStatus,
+    ) -> Self {
+        Self {
+            index: TenantIndex::new(store.key().clone()),
+            store,
+            config,
+            apply,
+            status,
+            head: Head::default(),
+            is_whole: false,
+            is_read: false,
+            asked: BootInstant::now(),
+            saved: None,
+            save_tried: None,
+            is_save_failing: false,
+            tidied: BootInstant::now(),
+        }
+    }
+
     /// Asks for changes, and puts them in force.
     async fn look(&mut self) {
         if self.asked.elapsed() > GAP_MAX {
@@ -502,21 +513,9 @@ descriptors:
     }
 
     fn copy_of(store: &QuotaStore) -> Copy {
-        Copy {
-            store: store.clone(),
-            config: FollowerConfig::default(),
-            apply: Arc::new(|_| 0),
-            status: QuotaStatus::default(),
-            index: TenantIndex::new(store.key().clone()),
-            head: Head::default(),
-            is_whole: false,
-            is_read: false,
-            asked: BootInstant::now(),
-            saved: None,
-            save_tried: None,
-            is_save_failing: false,
-            tidied: BootInstant::now(),
-        }
+        let config = FollowerConfig::default();
+        let status = QuotaStatus::default();
+        Copy::new(store.clone(), config, Arc::new(|_| 0), status)
     }
 
     /// Drops traces by a node whose clock is a week ahead, after one whose clock is a week behind has deleted a tenant of

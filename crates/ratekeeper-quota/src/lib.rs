@@ -55,7 +55,7 @@ mod saved;
 mod seen;
 mod status;
 mod store;
-mod tenants;
+mod tenants_domain;
 mod usage;
 
 pub use adjust::{AdjustRound, AdjustStep, AdjustTimes};
@@ -86,5 +86,5 @@ pub use record::{Deleted, Editor, HIDDEN, Precondition, TenantId, TenantRecord, 
 pub use saved::SavedError;
 pub use status::QuotaStatus;
 pub use store::QuotaStore;
-pub use tenants::{UnclearTenants, tenants_domain};
+pub use tenants_domain::{UnclearTenants, tenants_domain};
 pub use usage::{FORGOTTEN_MAX, UsageFilter, UsageRow};

@@ -4,7 +4,7 @@ use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::{Growth, GrowthChange, Limiter};
 use ratekeeper_store::memory::MemoryStore;
 
-use crate::report::{GrowthReport, table::time_text};
+use crate::report::{GrowthReport, words::time_text};
 
 /// The most reports that are kept; further ones are counted.
 const KEPT_MAX: usize = 1_000;

@@ -3,7 +3,7 @@
 use crate::error::ReplayError;
 use crate::input::{Line, Lines, Log};
 use crate::parse::Format;
-use crate::report::table::{counted, grouped};
+use crate::report::words::{counted, grouped};
 
 /// Lines between two progress reports.
 pub(crate) const PROGRESS_LINES: u64 = 1 << 13;

@@ -2,6 +2,7 @@
 
 pub(crate) mod json;
 pub(crate) mod table;
+pub(crate) mod words;
 
 use serde::Serialize;
 

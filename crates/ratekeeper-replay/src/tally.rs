@@ -3,7 +3,7 @@
 use ratekeeper_core::Timestamp;
 
 use crate::compare::Differences;
-use crate::report::table::time_text;
+use crate::report::words::time_text;
 use crate::report::{Compared, DeniedKey, RuleReport, WorstMinute, percent};
 use crate::top::TopKeys;
 

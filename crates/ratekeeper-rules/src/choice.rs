@@ -3,10 +3,6 @@
 use ratekeeper_core::Algorithm;
 
 use crate::nearest::nearest;
-use crate::test_values::TestAnswer;
-use crate::{
-    AdjustMode, Consistency, Evaluation, FailureMode, LeakyOverRls, OnSilence, RegionMode, ShedMode,
-};
 
 /// A value that files name by a word.
 pub(crate) trait Choice: Copy + 'static {
@@ -15,32 +11,13 @@ pub(crate) trait Choice: Copy + 'static {
     fn word(self) -> &'static str;
 }
 
-macro_rules! choices {
-    ($($type:ty),+) => {
-        $(
-            impl Choice for $type {
-                const CHOICES: &'static [Self] = &Self::ALL;
+impl Choice for Algorithm {
+    const CHOICES: &'static [Self] = &Self::ALL;
 
-                fn word(self) -> &'static str {
-                    self.name()
-                }
-            }
-        )+
-    };
+    fn word(self) -> &'static str {
+        self.name()
+    }
 }
-
-choices!(
-    AdjustMode,
-    Algorithm,
-    Consistency,
-    Evaluation,
-    FailureMode,
-    LeakyOverRls,
-    OnSilence,
-    RegionMode,
-    ShedMode,
-    TestAnswer
-);
 
 /// The value that `written` names, or a message and its help.
 pub(crate) fn choose<T: Choice>(key: &str, written: &str) -> Result<T, (String, String)> {

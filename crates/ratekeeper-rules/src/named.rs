@@ -1,6 +1,6 @@
 //! Enums that files, settings and metrics name by words.
 
-/// Gives an enum its values in order, the word for each, and the way back.
+/// Gives an enum its values in order, the word for each, and the way back; as a [`Choice`](crate::choice::Choice) too.
 macro_rules! named {
     ($type:ident: $($variant:ident $name:literal),+) => {
         impl $type {
@@ -19,6 +19,14 @@ macro_rules! named {
             #[must_use]
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|value| value.name() == name)
+            }
+        }
+
+        impl $crate::choice::Choice for $type {
+            const CHOICES: &'static [Self] = &Self::ALL;
+
+            fn word(self) -> &'static str {
+                self.name()
             }
         }
     };

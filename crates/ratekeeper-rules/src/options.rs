@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use ratekeeper_core::Algorithm;
+
 use crate::slas::PathPattern;
 use crate::{FailureMode, NodeRegion, PathFolding, PathForm, PathKeys, TenantKey};
 
@@ -13,6 +15,26 @@ pub enum Profile {
     Ratekeeper,
     /// Those of envoyproxy/ratelimit: `fixed_window`, and a denied request is counted.
     Envoy,
+}
+
+impl Profile {
+    /// The algorithm of limits that name none.
+    #[must_use]
+    pub const fn algorithm(self) -> Algorithm {
+        match self {
+            Self::Ratekeeper => Algorithm::SlidingWindow,
+            Self::Envoy => Algorithm::FixedWindow,
+        }
+    }
+
+    /// Returns true if limits count denied requests, unless they say otherwise.
+    #[must_use]
+    pub const fn counts_denied(self) -> bool {
+        match self {
+            Self::Ratekeeper => false,
+            Self::Envoy => true,
+        }
+    }
 }
 
 /// Options for loading rules.

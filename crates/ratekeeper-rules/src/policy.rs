@@ -54,7 +54,7 @@ impl Policy {
             quota_mode: false,
             enabled: self.enabled.unwrap_or(true),
             enforce: self.enforce.unwrap_or(Enforce::ALL),
-            count_denied: self.count_denied.unwrap_or(profile == Profile::Envoy),
+            count_denied: self.counts_denied(profile),
             detailed_metric: false,
             value_to_metric: false,
             #[cfg(feature = "yaml")]
@@ -73,6 +73,11 @@ impl Policy {
             leaky_over_rls: self.leaky_over_rls.unwrap_or_default(),
             retry_after: None,
         }
+    }
+
+    /// Returns true if denied requests count.
+    pub(crate) fn counts_denied(&self, profile: Profile) -> bool {
+        self.count_denied.unwrap_or_else(|| profile.counts_denied())
     }
 
     /// Fills the gaps in this policy from `outer`. A rule that is disabled outside stays disabled.

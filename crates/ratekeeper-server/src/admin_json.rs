@@ -4,6 +4,7 @@
 //! Times are seconds since 1970 here, and RFC 3339 in JSON. A reader takes what another version leaves out for empty, and
 //! passes over what it does not know.
 
+mod denials;
 pub(crate) mod keys;
 pub(crate) mod moments;
 mod nodes;
@@ -17,6 +18,7 @@ use ratekeeper_limiter::Growth;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+pub use self::denials::{DenialGroup, DeniedRequest};
 pub use self::nodes::{FleetNode, FleetNodes, NodeEntry, ToldBy};
 pub use self::regions::{RegionFigures, RegionPeer};
 pub use self::usage::{Leased, Span, Usage, Used};
@@ -161,47 +163,6 @@ pub struct KeyEntry {
     #[serde(with = "crate::admin_json::moments")]
     #[schema(value_type = String, format = DateTime)]
     pub since: u64,
-}
-
-/// The denials of one tenant by one rule, in the last hour.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(default)]
-pub struct DenialGroup {
-    /// The domain of the rule.
-    pub domain: Box<str>,
-    /// The id of the rule.
-    pub rule: Box<str>,
-    /// The limit in words: `100 per 1m`; empty if the rules no longer have it, or have several of the id, as overrides are.
-    pub limit: String,
-    /// The entry that names the tenant, or the first one of the descriptor; a secret is a fingerprint.
-    pub key: Box<str>,
-    /// The tenant as people know it: its value, or the last characters of a secret, `…x4f2`.
-    pub tenant: String,
-    /// `denied`; `would_be_denied` if the rule did not enforce its limit.
-    pub kind: String,
-    /// The reason why it did not: `shadow`, or `enforce: 10 %`. Absent for denied requests.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub mode: Option<String>,
-    /// The time since which the rule is so on this node: the node's start, if it was so then. Absent for denied requests.
-    #[serde(
-        with = "crate::admin_json::moments::option",
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
-    pub mode_since: Option<u64>,
-    /// Denials in the last 60 to 65 minutes.
-    pub count: u64,
-    /// The first of them: there was no hour without one since.
-    #[serde(with = "crate::admin_json::moments")]
-    #[schema(value_type = String, format = DateTime)]
-    pub since: u64,
-    /// The last of them.
-    #[serde(with = "crate::admin_json::moments")]
-    #[schema(value_type = String, format = DateTime)]
-    pub last: u64,
-    /// The nodes that denied.
-    pub nodes: Vec<String>,
 }
 
 /// A rule, or one of its callers, with far more requests than in its own hour before.

@@ -17,7 +17,7 @@ use ratekeeper_stores::{Stores, StoresTicket};
 use ratekeeper_trace::{RequestSpan, TracedCall, TracedMethod};
 use tokio::sync::watch;
 
-use crate::access::callers::{Callers, Denied};
+use crate::access::callers::{Callers, NotPermitted};
 use crate::access::{Access, RefusalLog};
 use crate::admin_json::moments::unix_seconds;
 use crate::config::ServerConfig;
@@ -270,7 +270,7 @@ impl App {
     /// Logs now and then that a request of Envoy's protocol was refused because of its sender:
     /// Envoy lets a request pass if it gets no decision, so it would go unnoticed otherwise.
     #[cold]
-    pub(crate) fn log_rls_refusal(&self, why: &Denied) {
+    pub(crate) fn log_rls_refusal(&self, why: &NotPermitted) {
         if self.rls_refusals.may_say() {
             tracing::warn!(
                 %why,

@@ -14,9 +14,9 @@ use tokio::time::sleep_until;
 
 use crate::config::RedisConfig;
 use crate::metrics::Fault;
-use crate::node::Address;
 use crate::script::slot;
 use crate::script_context::ScriptContext;
+use crate::server_address::Address;
 use crate::shard::Shard;
 use crate::shard_connection::{ConnectionTask, ShardConnection};
 use crate::stall::Stall;

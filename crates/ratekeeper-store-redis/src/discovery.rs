@@ -6,7 +6,7 @@ use redis::{Cmd, RedisError, Value};
 use tokio::time::timeout;
 
 use crate::link::{Link, LinkError, said};
-use crate::node::Node;
+use crate::server_address::ServerAddress;
 
 /// The time limit for an answer.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(500);
@@ -24,10 +24,10 @@ pub(crate) enum DiscoveryError {
     #[error("{0} did not answer within {PATIENCE:?}")]
     Timeout(String),
     /// The server refused the command.
-    #[error("{node}: {}", said(.error))]
+    #[error("{server}: {}", said(.error))]
     Refused {
         /// The server.
-        node: String,
+        server: String,
         /// Its answer.
         error: RedisError,
     },
@@ -63,9 +63,9 @@ impl DiscoveryError {
     }
 }
 
-/// Asks `node` over `link`, and polls the link meanwhile.
+/// Asks `server` over `link`, and polls the link meanwhile.
 pub(crate) async fn ask(
-    node: &Node,
+    server: &ServerAddress,
     link: &mut Link,
     question: &Cmd,
 ) -> Result<Value, DiscoveryError> {
@@ -73,13 +73,13 @@ pub(crate) async fn ask(
     let answered = question.query_async::<Value>(&mut connection);
     let answered = tokio::select! {
         answered = timeout(PATIENCE, answered) => answered,
-        () = &mut link.driver => return Err(DiscoveryError::Closed(node.name())),
+        () = &mut link.driver => return Err(DiscoveryError::Closed(server.name())),
     };
     match answered {
         Ok(answer) => answer.map_err(|error| DiscoveryError::Refused {
-            node: node.name(),
+            server: server.name(),
             error,
         }),
-        Err(_) => Err(DiscoveryError::Timeout(node.name())),
+        Err(_) => Err(DiscoveryError::Timeout(server.name())),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ratekeeper_tls::{ClientTls, TlsFileError, TlsFiles};
 
-use crate::node::{Login, Node};
+use crate::server_address::{Login, ServerAddress};
 use url::{Hosts, Server};
 
 /// The port of a sentinel, unless the URL names another.
@@ -32,9 +32,9 @@ pub struct Endpoint {
 #[derive(Clone, Debug)]
 pub(crate) enum Deployment {
     /// One server.
-    Single(Node),
+    Single(ServerAddress),
     /// A cluster, by some of its nodes.
-    Cluster(Vec<Node>),
+    Cluster(Vec<ServerAddress>),
     /// A primary, by the sentinels that watch over it.
     Sentinel(SentinelSet),
 }
@@ -43,10 +43,10 @@ impl Deployment {
     /// The TLS settings of each of its servers.
     fn tls(&mut self) -> Vec<&mut Option<Arc<ClientTls>>> {
         match self {
-            Self::Single(node) => vec![&mut node.tls],
-            Self::Cluster(nodes) => nodes.iter_mut().map(|node| &mut node.tls).collect(),
+            Self::Single(server) => vec![&mut server.tls],
+            Self::Cluster(nodes) => nodes.iter_mut().map(|server| &mut server.tls).collect(),
             Self::Sentinel(set) => {
-                let sentinels = set.sentinels.iter_mut().map(|node| &mut node.tls);
+                let sentinels = set.sentinels.iter_mut().map(|server| &mut server.tls);
                 sentinels.chain([&mut set.tls]).collect()
             }
         }
@@ -56,7 +56,7 @@ impl Deployment {
 /// The sentinels that know a primary by name.
 #[derive(Clone, Debug)]
 pub(crate) struct SentinelSet {
-    pub(crate) sentinels: Vec<Node>,
+    pub(crate) sentinels: Vec<ServerAddress>,
     /// The sentinels' name for the primary.
     pub(crate) name: String,
     /// The login at the primary.
@@ -130,8 +130,10 @@ impl Endpoint {
             "sentinel" => Self::sentinel(&Hosts::of(family, authority)?, rest),
             _ if authority.contains(',') => Err(EndpointError::SeveralHosts),
             _ => {
-                let Server { node, prefix, .. } = Server::parse(url, false)?;
-                Ok(Self::new(Deployment::Single(node), &prefix))
+                let Server {
+                    address, prefix, ..
+                } = Server::parse(url, false)?;
+                Ok(Self::new(Deployment::Single(address), &prefix))
             }
         }
     }
@@ -145,11 +147,11 @@ impl Endpoint {
         let servers = hosts.urls(rest).map(|url| Server::parse(&url, false));
         let servers: Vec<Server> = servers.collect::<Result<_, _>>()?;
         let first = servers.first().ok_or(EndpointError::NotRedis)?;
-        if first.node.login.db != 0 {
+        if first.address.login.db != 0 {
             return Err(EndpointError::ClusterDatabase);
         }
         let prefix = first.prefix.clone();
-        let nodes = servers.into_iter().map(|server| server.node).collect();
+        let nodes = servers.into_iter().map(|server| server.address).collect();
         Ok(Self::new(Deployment::Cluster(nodes), &prefix))
     }
 
@@ -168,13 +170,13 @@ impl Endpoint {
         let asked = Arc::new(first.sentinel.clone());
         let set = SentinelSet {
             name: name.to_owned(),
-            login: Arc::clone(&first.node.login),
-            tls: first.node.tls.clone(),
+            login: Arc::clone(&first.address.login),
+            tls: first.address.tls.clone(),
             sentinels: servers
                 .iter()
-                .map(|server| Node {
+                .map(|server| ServerAddress {
                     login: Arc::clone(&asked),
-                    ..server.node.clone()
+                    ..server.address.clone()
                 })
                 .collect(),
         };
@@ -211,9 +213,15 @@ impl Endpoint {
     /// The servers' addresses, without secrets.
     #[must_use]
     pub fn name(&self) -> String {
-        let list = |nodes: &[Node]| nodes.iter().map(Node::name).collect::<Vec<_>>().join(",");
+        let list = |nodes: &[ServerAddress]| {
+            nodes
+                .iter()
+                .map(ServerAddress::name)
+                .collect::<Vec<_>>()
+                .join(",")
+        };
         match &self.deployment {
-            Deployment::Single(node) => node.name(),
+            Deployment::Single(server) => server.name(),
             Deployment::Cluster(nodes) => list(nodes),
             Deployment::Sentinel(set) => format!("{} by {}", set.name, list(&set.sentinels)),
         }

@@ -343,7 +343,7 @@ fn random() -> KeyBytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::{Address, Node};
+    use crate::server_address::{Address, ServerAddress};
     use crate::topology::Range;
 
     fn first() -> HashKeyName {
@@ -449,7 +449,7 @@ mod tests {
 
     #[test]
     fn each_shard_has_a_key_that_lies_there() {
-        let topology = Topology::cluster(vec![Node::default()]);
+        let topology = Topology::cluster(vec![ServerAddress::default()]);
         let range = |first, last, port| Range {
             first,
             last,

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::answers::Bounded;
-use crate::node::{Address, Node};
+use crate::server_address::{Address, ServerAddress};
 
 /// Error codes by which servers say that they do not serve us, so that asking again is no use.
 const STRANGER: [&str; 4] = ["NOAUTH", "WRONGPASS", "NOPERM", "DENIED"];
@@ -62,31 +62,31 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 impl Link {
     /// Connects and logs in, all of it `within` that time.
-    pub(crate) async fn open(node: &Node, within: Duration) -> Result<Self, LinkError> {
-        match timeout(within, Self::enter(node)).await {
+    pub(crate) async fn open(server: &ServerAddress, within: Duration) -> Result<Self, LinkError> {
+        match timeout(within, Self::enter(server)).await {
             Ok(entered) => entered,
             // A server that does not know TLS waits for more of what it cannot read.
-            Err(_) if node.tls.is_some() => {
+            Err(_) if server.tls.is_some() => {
                 let why = io::Error::other(format!("no answer within {within:?}"));
-                Err(LinkError::Tls(node.name(), why))
+                Err(LinkError::Tls(server.name(), why))
             }
-            Err(_) => Err(LinkError::Timeout(node.name(), within)),
+            Err(_) => Err(LinkError::Timeout(server.name(), within)),
         }
     }
 
-    async fn enter(node: &Node) -> Result<Self, LinkError> {
-        let stream = Bounded::new(connect(node).await?);
+    async fn enter(server: &ServerAddress) -> Result<Self, LinkError> {
+        let stream = Bounded::new(connect(server).await?);
         // Deadlines are the callers': theirs end earlier than any that could be set here.
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
         // The client library would log in as well, but hide the server's answer.
         let without_login = RedisConnectionInfo::default().set_skip_set_lib_name();
         let opened = MultiplexedConnection::new_with_config(&without_login, stream, config).await;
-        let (connection, driver) = opened.map_err(|error| closed(node, &error))?;
+        let (connection, driver) = opened.map_err(|error| closed(server, &error))?;
         let mut link = Self {
             connection,
             driver: Box::pin(driver),
         };
-        let entering = log_in(node, link.connection.clone());
+        let entering = log_in(server, link.connection.clone());
         tokio::pin!(entering);
         tokio::select! {
             biased;
@@ -95,7 +95,7 @@ impl Link {
                 // Whoever was waiting for an answer gets the reason.
                 entering.await?;
                 let why = "the connection was closed".to_owned();
-                return Err(LinkError::Closed(node.name(), why));
+                return Err(LinkError::Closed(server.name(), why));
             }
         }
         Ok(link)
@@ -103,28 +103,31 @@ impl Link {
 }
 
 /// Logs in and selects the database, and checks that the server lets us in.
-async fn log_in(node: &Node, mut connection: MultiplexedConnection) -> Result<(), LinkError> {
-    let login = &node.login;
+async fn log_in(
+    server: &ServerAddress,
+    mut connection: MultiplexedConnection,
+) -> Result<(), LinkError> {
+    let login = &server.login;
     if let Some(password) = &login.password {
         let mut auth = redis::cmd("AUTH");
         auth.arg(&login.user).arg(password);
-        let refused = |why| LinkError::Login(node.name(), why);
-        ask(node, &mut connection, &auth)
+        let refused = |why| LinkError::Login(server.name(), why);
+        ask(server, &mut connection, &auth)
             .await?
             .map_err(|error| refused(said(&error)))?;
     }
     if login.db != 0 {
         let mut select = redis::cmd("SELECT");
         select.arg(login.db);
-        let refused = |why| LinkError::Database(node.name(), login.db, why);
-        ask(node, &mut connection, &select)
+        let refused = |why| LinkError::Database(server.name(), login.db, why);
+        ask(server, &mut connection, &select)
             .await?
             .map_err(|error| refused(said(&error)))?;
     }
     // A server that wants a password says so to any command.
-    match ask(node, &mut connection, &redis::cmd("PING")).await? {
+    match ask(server, &mut connection, &redis::cmd("PING")).await? {
         Err(error) if error.code().is_some_and(|code| STRANGER.contains(&code)) => {
-            Err(LinkError::Login(node.name(), said(&error)))
+            Err(LinkError::Login(server.name(), said(&error)))
         }
         // Its ability to serve (it may be loading) is seen by those who ask for more.
         _ => Ok(()),
@@ -133,21 +136,21 @@ async fn log_in(node: &Node, mut connection: MultiplexedConnection) -> Result<()
 
 /// Returns the server's answer, or an error if the connection is gone.
 async fn ask(
-    node: &Node,
+    server: &ServerAddress,
     connection: &mut MultiplexedConnection,
     command: &Cmd,
 ) -> Result<Result<Value, RedisError>, LinkError> {
     let answered = connection.send_packed_command(command).await;
     match answered.and_then(Value::extract_error) {
         Err(error) if error.is_io_error() || error.is_unrecoverable_error() => {
-            Err(closed(node, &error))
+            Err(closed(server, &error))
         }
         answered => Ok(answered),
     }
 }
 
-fn closed(node: &Node, error: &RedisError) -> LinkError {
-    LinkError::Closed(node.name(), error.to_string())
+fn closed(server: &ServerAddress, error: &RedisError) -> LinkError {
+    LinkError::Closed(server.name(), error.to_string())
 }
 
 /// A server's error in its own words.
@@ -158,49 +161,49 @@ pub(crate) fn said(error: &RedisError) -> String {
     }
 }
 
-async fn connect(node: &Node) -> Result<Box<dyn Stream>, LinkError> {
-    match &node.address {
+async fn connect(server: &ServerAddress) -> Result<Box<dyn Stream>, LinkError> {
+    match &server.address {
         Address::Tcp { host, port } => {
-            let stream = tcp(node, host, *port).await?;
-            match &node.tls {
+            let stream = tcp(server, host, *port).await?;
+            match &server.tls {
                 None => Ok(Box::new(stream)),
-                Some(tls) => encrypted(node, host, tls, stream).await,
+                Some(tls) => encrypted(server, host, tls, stream).await,
             }
         }
         #[cfg(unix)]
         Address::Unix(path) => {
             let stream = tokio::net::UnixStream::connect(path).await;
-            let stream = stream.map_err(|error| LinkError::Connect(node.name(), error))?;
+            let stream = stream.map_err(|error| LinkError::Connect(server.name(), error))?;
             Ok(Box::new(stream))
         }
         #[cfg(not(unix))]
         Address::Unix(_) => {
             let error = io::Error::from(io::ErrorKind::Unsupported);
-            Err(LinkError::Connect(node.name(), error))
+            Err(LinkError::Connect(server.name(), error))
         }
     }
 }
 
-async fn tcp(node: &Node, host: &str, port: u16) -> Result<TcpStream, LinkError> {
+async fn tcp(server: &ServerAddress, host: &str, port: u16) -> Result<TcpStream, LinkError> {
     let connected = TcpStream::connect((host, port)).await;
-    let stream = connected.map_err(|error| LinkError::Connect(node.name(), error))?;
+    let stream = connected.map_err(|error| LinkError::Connect(server.name(), error))?;
     // A pipeline is one write; what follows it must not wait for its acknowledgement.
     let set = stream.set_nodelay(true);
-    set.map_err(|error| LinkError::Connect(node.name(), error))?;
+    set.map_err(|error| LinkError::Connect(server.name(), error))?;
     Ok(stream)
 }
 
 async fn encrypted(
-    node: &Node,
+    server: &ServerAddress,
     host: &str,
     tls: &ClientTls,
     stream: TcpStream,
 ) -> Result<Box<dyn Stream>, LinkError> {
     let config = tls.config();
-    let config = config.map_err(|error| LinkError::TlsFile(node.name(), error))?;
+    let config = config.map_err(|error| LinkError::TlsFile(server.name(), error))?;
     let name = ServerName::try_from(host.to_owned());
-    let name = name.map_err(|error| LinkError::Name(node.name(), error))?;
+    let name = name.map_err(|error| LinkError::Name(server.name(), error))?;
     let encrypted = TlsConnector::from(config).connect(name, stream).await;
-    let stream = encrypted.map_err(|error| LinkError::Tls(node.name(), error))?;
+    let stream = encrypted.map_err(|error| LinkError::Tls(server.name(), error))?;
     Ok(Box::new(stream))
 }

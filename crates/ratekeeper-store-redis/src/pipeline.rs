@@ -357,7 +357,7 @@ impl<'a> Pipeline<'a> {
         if refusal != Refusal::Later {
             topology.doubt();
         }
-        let address = redirected(error, &self.conn.shard.node.address);
+        let address = redirected(error, &self.conn.shard.server.address);
         match (refusal, address, batch.slot()) {
             // With several groups, Redis 6.2 says ASK even if only some are at the other end. A
             // counter that is not there would start over, so each of them has to be sent there by

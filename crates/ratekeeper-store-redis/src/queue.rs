@@ -88,14 +88,10 @@ impl Queue {
     /// Queues `request`; `member` is only made if there is room.
     pub(crate) fn push(&self, request: &Request<'_>, member: impl FnOnce() -> Member) -> Pushed {
         let signature = signature(request);
-        let mut inner = self.inner.lock();
-        if self.closed.load(Ordering::Relaxed) {
-            return Pushed::Closed;
-        }
-        if inner.waiting >= self.bounds.waiting_max {
-            return Pushed::Full;
-        }
-        inner.waiting += 1;
+        let mut inner = match self.admit() {
+            Ok(inner) => inner,
+            Err(refused) => return refused,
+        };
         if self.bounds.merges
             && let Some(waiting) = inner.same(signature)
             && waiting.group.merge(request)
@@ -111,14 +107,10 @@ impl Queue {
 
     /// Queues a post; `member` is only made if there is room.
     pub(crate) fn push_post(&self, post: &Post, member: impl FnOnce() -> Member) -> Pushed {
-        let mut inner = self.inner.lock();
-        if self.closed.load(Ordering::Relaxed) {
-            return Pushed::Closed;
-        }
-        if inner.waiting >= self.bounds.waiting_max {
-            return Pushed::Full;
-        }
-        inner.waiting += 1;
+        let inner = match self.admit() {
+            Ok(inner) => inner,
+            Err(refused) => return refused,
+        };
         #[expect(clippy::cast_possible_truncation, reason = "the two halves of the id")]
         let [high, low] = [
             (post.id >> 64) as u64,
@@ -129,6 +121,20 @@ impl Queue {
         let group = Group::of_post(post);
         self.begin(inner, Waiting { group, members });
         Pushed::Queued
+    }
+
+    /// Takes room for one request, or returns the reason that there is none.
+    #[inline]
+    fn admit(&self) -> Result<MutexGuard<'_, Inner>, Pushed> {
+        let mut inner = self.inner.lock();
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(Pushed::Closed);
+        }
+        if inner.waiting >= self.bounds.waiting_max {
+            return Err(Pushed::Full);
+        }
+        inner.waiting += 1;
+        Ok(inner)
     }
 
     /// Appends a group, and wakes the tasks that wait for one.

@@ -2,7 +2,7 @@
 
 use redis::Cmd;
 
-use crate::node::Login;
+use crate::server_address::Login;
 use crate::server_error::ServerError;
 
 /// All commands in use, as an ACL grants them.

@@ -17,7 +17,7 @@ use crate::config::RedisConfig;
 use crate::discovery::{DiscoveryError, PATIENCE, ask};
 use crate::endpoint::SentinelSet;
 use crate::link::Link;
-use crate::node::{Address, Node};
+use crate::server_address::{Address, ServerAddress};
 use crate::topology::{Topology, Trouble};
 
 /// The interval at which a sentinel is asked while the primary is not in doubt.
@@ -84,10 +84,10 @@ impl Follower {
         &mut self,
         number: usize,
         is_doubted: bool,
-    ) -> Result<(Node, Option<usize>), Trouble> {
+    ) -> Result<(ServerAddress, Option<usize>), Trouble> {
         let asked = self.ask_sentinel(number).await;
         let (address, replicas) = asked.map_err(Trouble::Sentinels)?;
-        let primary = Node {
+        let primary = ServerAddress {
             address,
             login: Arc::clone(&self.set.login),
             tls: self.set.tls.clone(),
@@ -96,7 +96,7 @@ impl Follower {
         let is_known = map
             .shards()
             .iter()
-            .any(|it| it.node.address == primary.address);
+            .any(|it| it.server.address == primary.address);
         let was_unusable = self.topology.trouble.lock().is_some();
         if is_doubted || was_unusable || !is_known {
             let checked = self.check_role(&primary).await;
@@ -110,23 +110,23 @@ impl Follower {
         &mut self,
         number: usize,
     ) -> Result<(Address, Option<usize>), DiscoveryError> {
-        let Some(node) = self.set.sentinels.get(number) else {
+        let Some(server) = self.set.sentinels.get(number) else {
             return Err(DiscoveryError::NoSentinels);
         };
         let mut link = match self.link.take() {
             Some((last, link)) if last == number => link,
-            _ => open(node, &self.config).await?,
+            _ => open(server, &self.config).await?,
         };
         let mut question = redis::cmd("SENTINEL");
         question.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.set.name);
-        let answer = ask(node, &mut link, &question).await?;
+        let answer = ask(server, &mut link, &question).await?;
         let address = read_address(&answer).ok_or_else(|| DiscoveryError::UnknownName {
-            sentinel: node.name(),
+            sentinel: server.name(),
             name: self.set.name.clone(),
         })?;
         let mut question = redis::cmd("SENTINEL");
         question.arg("REPLICAS").arg(&self.set.name);
-        let replicas = match ask(node, &mut link, &question).await {
+        let replicas = match ask(server, &mut link, &question).await {
             Ok(Value::Array(replicas)) => Some(replicas.len()),
             Ok(_) => None,
             Err(DiscoveryError::Refused { .. }) => None,
@@ -136,20 +136,20 @@ impl Follower {
         Ok((address, replicas))
     }
 
-    /// Checks that `node` itself claims to be a primary. If our user may not ask, it is believed.
-    async fn check_role(&mut self, node: &Node) -> Result<(), DiscoveryError> {
-        let mut link = open(node, &self.config).await?;
-        let role = match ask(node, &mut link, &redis::cmd("ROLE")).await {
+    /// Checks that `server` itself claims to be a primary. If our user may not ask, it is believed.
+    async fn check_role(&mut self, server: &ServerAddress) -> Result<(), DiscoveryError> {
+        let mut link = open(server, &self.config).await?;
+        let role = match ask(server, &mut link, &redis::cmd("ROLE")).await {
             Err(error) if error.is_forbidden() => return Ok(()),
             answer => answer?,
         };
         if says(&role, "master") {
             return Ok(());
         }
-        Err(DiscoveryError::NotPrimary(node.name()))
+        Err(DiscoveryError::NotPrimary(server.name()))
     }
 
-    fn adopt(&self, primary: Node, replicas: Option<usize>) {
+    fn adopt(&self, primary: ServerAddress, replicas: Option<usize>) {
         let name = primary.name();
         if self.topology.adopt_primary(primary, replicas) {
             info!(primary = name, "the sentinels name the primary");
@@ -160,9 +160,9 @@ impl Follower {
     }
 }
 
-async fn open(node: &Node, config: &RedisConfig) -> Result<Link, DiscoveryError> {
+async fn open(server: &ServerAddress, config: &RedisConfig) -> Result<Link, DiscoveryError> {
     let within = config.connect_timeout.min(PATIENCE);
-    Ok(Link::open(node, within).await?)
+    Ok(Link::open(server, within).await?)
 }
 
 /// Reads host and port; [`None`] if the name is not known.

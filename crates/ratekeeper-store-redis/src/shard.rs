@@ -12,8 +12,8 @@ use crate::breaker::Breaker;
 use crate::clock::{Sent, ServerClock};
 use crate::journal::{Condition, Journal};
 use crate::metrics::{Fault, Metrics, ShardCounts};
-use crate::node::Node;
 use crate::replicas::Replicas;
+use crate::server_address::ServerAddress;
 use crate::server_status::ServerStatus;
 
 /// The least time between two log lines about unusable answers.
@@ -25,7 +25,7 @@ const CORRUPT_MAX: usize = 100;
 /// One server, its breaker and its counts.
 #[derive(Debug)]
 pub(crate) struct Shard {
-    pub(crate) node: Node,
+    pub(crate) server: ServerAddress,
     pub(crate) name: Box<str>,
     pub(crate) breaker: Breaker,
     pub(crate) metrics: Metrics,
@@ -68,10 +68,10 @@ fn may_say(said: &Mutex<Option<Instant>>, now: Instant) -> bool {
 }
 
 impl Shard {
-    pub(crate) fn new(node: Node) -> Self {
+    pub(crate) fn new(server: ServerAddress) -> Self {
         Self {
-            name: node.name().into(),
-            node,
+            name: server.name().into(),
+            server,
             breaker: Breaker::new(),
             metrics: Metrics::default(),
             replicas: Replicas::default(),
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn answers_that_cannot_be_used_are_not_said_each_time() {
-        let (shard, now) = (Shard::new(Node::default()), Instant::now());
+        let (shard, now) = (Shard::new(ServerAddress::default()), Instant::now());
         assert!(may_say(&shard.garbled, now));
         assert!(!may_say(&shard.garbled, now));
         assert!(!may_say(&shard.garbled, now + SILENCE / 2));

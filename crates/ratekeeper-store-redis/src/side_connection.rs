@@ -89,7 +89,7 @@ impl fmt::Debug for SideConnection {
 impl SideConnection {
     /// Connects to `shard` and logs in, all of it `within` that time.
     pub(crate) async fn open(shard: Arc<Shard>, within: Duration) -> Result<Self, LinkError> {
-        let link = Link::open(&shard.node, within).await?;
+        let link = Link::open(&shard.server, within).await?;
         Ok(Self { shard, link })
     }
 

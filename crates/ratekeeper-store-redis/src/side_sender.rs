@@ -419,7 +419,7 @@ impl<W: SideWork> Supervised<W> {
             return refusal;
         }
         if refusal == Refusal::Moved
-            && let Some(address) = redirected(error, &self.shard.node.address)
+            && let Some(address) = redirected(error, &self.shard.server.address)
         {
             self.topology.moved(slot(key.subject), &address);
         }

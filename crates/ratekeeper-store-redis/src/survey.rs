@@ -15,8 +15,8 @@ use tracing::{info, warn};
 use crate::config::RedisConfig;
 use crate::discovery::{self, DiscoveryError, PATIENCE};
 use crate::link::Link;
-use crate::node::{Address, Node};
 use crate::script::SLOTS;
+use crate::server_address::{Address, ServerAddress};
 use crate::topology::{Range, Topology, Trouble};
 
 /// The interval at which a cluster is asked while its map is not in doubt.
@@ -52,7 +52,7 @@ struct Surveyor {
     topology: Arc<Topology>,
     config: Arc<RedisConfig>,
     /// The node that last answered.
-    link: Option<(Node, Link)>,
+    link: Option<(ServerAddress, Link)>,
 }
 
 /// A node's view of its cluster.
@@ -69,24 +69,24 @@ impl Surveyor {
         let last = self.link.take();
         let mut nodes = self.nodes();
         match last {
-            Some((node, mut link)) if !is_doubted => {
-                if let Ok(said) = ask(&node, &mut link).await {
-                    self.link = Some((node, link));
+            Some((server, mut link)) if !is_doubted => {
+                if let Ok(said) = ask(&server, &mut link).await {
+                    self.link = Some((server, link));
                     return self.adopt(&said);
                 }
             }
             // Stable: the one that was asked last comes last.
-            Some((last, _)) => nodes.sort_by_key(|node| node.address == last.address),
+            Some((last, _)) => nodes.sort_by_key(|server| server.address == last.address),
             None => {}
         }
         let wanted = if is_doubted { ASKED } else { 1 };
         let (mut best, mut answers, mut failed) = (None::<ClusterView>, 0, None);
-        for node in nodes {
-            match self.ask_over_new_link(&node).await {
+        for server in nodes {
+            match self.ask_over_new_link(&server).await {
                 Ok((said, link)) => {
                     answers += 1;
                     if best.as_ref().is_none_or(|best| said.epoch > best.epoch) {
-                        self.link = Some((node, link));
+                        self.link = Some((server, link));
                         best = Some(said);
                     }
                 }
@@ -108,15 +108,15 @@ impl Surveyor {
     }
 
     /// The nodes to ask: first those that serve, as far as is known.
-    fn nodes(&self) -> Vec<Node> {
+    fn nodes(&self) -> Vec<ServerAddress> {
         let map = self.topology.map();
         let mut shards: Vec<_> = map.shards().iter().collect();
         shards.sort_by_key(|shard| !shard.breaker.is_closed() || shard.trouble().is_some());
-        let known = shards.into_iter().map(|shard| &shard.node);
-        let mut nodes: Vec<Node> = Vec::new();
-        for node in known.chain(&self.topology.seeds) {
-            if nodes.iter().all(|it| it.address != node.address) {
-                nodes.push(node.clone());
+        let known = shards.into_iter().map(|shard| &shard.server);
+        let mut nodes: Vec<ServerAddress> = Vec::new();
+        for server in known.chain(&self.topology.seeds) {
+            if nodes.iter().all(|it| it.address != server.address) {
+                nodes.push(server.clone());
             }
         }
         nodes
@@ -124,11 +124,11 @@ impl Surveyor {
 
     async fn ask_over_new_link(
         &mut self,
-        node: &Node,
+        server: &ServerAddress,
     ) -> Result<(ClusterView, Link), DiscoveryError> {
         let within = self.config.connect_timeout.min(PATIENCE);
-        let mut link = Link::open(node, within).await?;
-        let said = ask(node, &mut link).await?;
+        let mut link = Link::open(server, within).await?;
+        let said = ask(server, &mut link).await?;
         Ok((said, link))
     }
 
@@ -142,33 +142,33 @@ impl Surveyor {
     }
 }
 
-/// Asks `node` for its view of the cluster.
-async fn ask(node: &Node, link: &mut Link) -> Result<ClusterView, DiscoveryError> {
+/// Asks `server` for its view of the cluster.
+async fn ask(server: &ServerAddress, link: &mut Link) -> Result<ClusterView, DiscoveryError> {
     let mut slots = redis::cmd("CLUSTER");
     slots.arg("SLOTS");
-    let answer = match discovery::ask(node, link, &slots).await? {
+    let answer = match discovery::ask(server, link, &slots).await? {
         Value::Array(none) if none.is_empty() => {
-            return Err(DiscoveryError::NoSlots(node.name()));
+            return Err(DiscoveryError::NoSlots(server.name()));
         }
         answer => answer,
     };
-    let ranges = read(&answer, &node.address);
-    let ranges = ranges.ok_or_else(|| DiscoveryError::Garbled(node.name()))?;
+    let ranges = read(&answer, &server.address);
+    let ranges = ranges.ok_or_else(|| DiscoveryError::Garbled(server.name()))?;
     let mut info = redis::cmd("CLUSTER");
     info.arg("INFO");
-    let epoch = match discovery::ask(node, link, &info).await {
+    let epoch = match discovery::ask(server, link, &info).await {
         // A map without its age is better than none.
         Err(DiscoveryError::Refused { .. }) => None,
         info => read_epoch(&info?),
     };
     let mut nodes = redis::cmd("CLUSTER");
     nodes.arg("NODES");
-    let nodes = match discovery::ask(node, link, &nodes).await {
+    let nodes = match discovery::ask(server, link, &nodes).await {
         Err(DiscoveryError::Refused { .. }) => None,
         nodes => Some(nodes?),
     };
     Ok(ClusterView {
-        replicas: replicas(&answer, &node.address, nodes),
+        replicas: replicas(&answer, &server.address, nodes),
         ranges,
         epoch: epoch.unwrap_or(0),
     })

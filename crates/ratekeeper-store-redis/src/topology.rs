@@ -19,8 +19,8 @@ use tokio::sync::{Notify, watch};
 use crate::discovery::DiscoveryError;
 use crate::endpoint::{Deployment, SentinelSet};
 use crate::metrics::{Fault, Metrics};
-use crate::node::{Address, Node};
 use crate::script::SLOTS;
+use crate::server_address::{Address, ServerAddress};
 use crate::shard::Shard;
 
 /// The most shards that are accepted.
@@ -63,7 +63,7 @@ pub(crate) struct Topology {
     /// The same, for those waiting for a change.
     versions: watch::Sender<u64>,
     /// The nodes to ask about a cluster first; empty without a cluster.
-    pub(crate) seeds: Vec<Node>,
+    pub(crate) seeds: Vec<ServerAddress>,
     /// The sentinels to ask about a primary.
     pub(crate) sentinels: Option<SentinelSet>,
     /// Servers that were named, but serve nothing as far as is known, such as one that is getting its first slots.
@@ -87,13 +87,13 @@ impl Topology {
         match deployment {
             Deployment::Cluster(nodes) => Self::cluster(nodes),
             Deployment::Sentinel(set) => Self::sentinel(set),
-            Deployment::Single(node) => Self::single(node),
+            Deployment::Single(server) => Self::single(server),
         }
     }
 
     /// Makes that of one server.
-    pub(crate) fn single(node: Node) -> Self {
-        let shard = Shard::new(node);
+    pub(crate) fn single(server: ServerAddress) -> Self {
+        let shard = Shard::new(server);
         // It may have replicas, but nothing says that one of them could take its place.
         shard.replicas.name(Some(0));
         let shards = [Arc::new(shard)].into();
@@ -101,7 +101,7 @@ impl Topology {
     }
 
     /// Makes that of a cluster, of which these nodes are known.
-    pub(crate) fn cluster(seeds: Vec<Node>) -> Self {
+    pub(crate) fn cluster(seeds: Vec<ServerAddress>) -> Self {
         let owners = vec![UNSERVED; usize::from(SLOTS)].into();
         Self::new(Box::default(), owners, seeds)
     }
@@ -114,7 +114,7 @@ impl Topology {
         topology
     }
 
-    fn new(shards: Box<[Arc<Shard>]>, owners: Box<[u16]>, seeds: Vec<Node>) -> Self {
+    fn new(shards: Box<[Arc<Shard>]>, owners: Box<[u16]>, seeds: Vec<ServerAddress>) -> Self {
         let map = SlotMap {
             version: 0,
             shards,
@@ -168,7 +168,7 @@ impl Topology {
         let named = Instant::now();
         let known = guests
             .iter_mut()
-            .find(|it| it.shard.node.address == *address);
+            .find(|it| it.shard.server.address == *address);
         if let Some(guest) = known {
             guest.named = named;
             return Some(Arc::clone(&guest.shard));
@@ -178,7 +178,7 @@ impl Topology {
             return None;
         }
         let shard = self.former_at(address).unwrap_or_else(|| {
-            Arc::new(Shard::new(Node {
+            Arc::new(Shard::new(ServerAddress {
                 address: address.clone(),
                 ..seed.clone()
             }))
@@ -201,7 +201,7 @@ impl Topology {
     /// Returns the server at `address`, if it has served before.
     fn former_at(&self, address: &Address) -> Option<Arc<Shard>> {
         let former = self.former.lock();
-        let found = former.iter().find(|it| it.node.address == *address);
+        let found = former.iter().find(|it| it.server.address == *address);
         found.cloned()
     }
 
@@ -262,7 +262,7 @@ impl Topology {
         for range in ranges {
             let known = shards
                 .iter()
-                .position(|it| it.node.address == range.address);
+                .position(|it| it.server.address == range.address);
             let number = match (known, self.shard_at(&range.address)) {
                 (Some(number), _) => number,
                 (None, Some(shard)) if shards.len() < SHARDS_MAX => {
@@ -305,7 +305,7 @@ impl Topology {
 
     /// Adopts `primary` with so many `replicas` as the only server; [`None`] if that is not known. Returns true if it
     /// is news.
-    pub(crate) fn adopt_primary(&self, primary: Node, replicas: Option<usize>) -> bool {
+    pub(crate) fn adopt_primary(&self, primary: ServerAddress, replicas: Option<usize>) -> bool {
         let mut map = self.map.write();
         if let Some(shard) = map.at(&primary.address) {
             shard.replicas.name(replicas);

@@ -4,8 +4,8 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 
 use crate::metrics::Metrics;
-use crate::node::Address;
 use crate::script::{Call, Item, Script};
+use crate::server_address::Address;
 use crate::survey::told;
 
 /// A call of the script, ready to be sent.

@@ -21,7 +21,7 @@ pub use bucket::Bucket;
 pub use groups::EqualCount;
 pub use log::SlidingLog;
 pub use permits::Permits;
-pub use windows::{FixedWindow, SlidingWindow};
+pub use windows::{FixedWindow, SubWindows};
 
 use ratekeeper_core::{
     Algorithm, Ask, LimitSpec, MAX_COUNT, Micros, Outcome, Timestamp, Verdict, concurrency,
@@ -35,7 +35,7 @@ pub enum Model {
     /// `sliding_window` without sub-windows.
     EqualCount(EqualCount),
     /// `sliding_window` with any number of sub-windows.
-    SlidingWindow(SlidingWindow),
+    SubWindows(SubWindows),
     /// `sliding_log`.
     SlidingLog(SlidingLog),
     /// `token_bucket`, `gcra` and `leaky_bucket`: three views of one bucket.
@@ -64,7 +64,7 @@ impl Model {
             Algorithm::SlidingWindow if spec.sub_windows.is_none() => {
                 Self::EqualCount(EqualCount::new(spec))
             }
-            Algorithm::SlidingWindow => Self::SlidingWindow(SlidingWindow::new(spec)),
+            Algorithm::SlidingWindow => Self::SubWindows(SubWindows::new(spec)),
             Algorithm::SlidingLog => Self::SlidingLog(SlidingLog::new(spec)),
             Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket => {
                 Self::Bucket(Bucket::new(spec))
@@ -100,7 +100,7 @@ impl Model {
         match self {
             Self::FixedWindow(model) => model.quota = spec.quota,
             Self::EqualCount(model) => model.change(spec),
-            Self::SlidingWindow(model) => model.quota = spec.quota,
+            Self::SubWindows(model) => model.quota = spec.quota,
             Self::SlidingLog(model) => model.quota = spec.quota,
             Self::Bucket(model) => model.change_burst(spec),
             Self::Permits(model) => model.quota = spec.quota,
@@ -114,7 +114,7 @@ impl Model {
         match self {
             Self::FixedWindow(model) => model.quota,
             Self::EqualCount(model) => model.most,
-            Self::SlidingWindow(model) => model.quota,
+            Self::SubWindows(model) => model.quota,
             Self::SlidingLog(model) => model.quota,
             Self::Bucket(model) => model.burst(),
             Self::Permits(model) => model.quota,
@@ -123,13 +123,13 @@ impl Model {
     }
 
     /// The number of hits by which the production step may exceed the definition once `hits` are
-    /// taken: only a sliding window's doubles are inexact, see [`SlidingWindow::tolerance`].
+    /// taken: only a sliding window's doubles are inexact, see [`SubWindows::tolerance`].
     #[must_use]
     pub fn tolerance(&self, hits: i64, now: Timestamp) -> u64 {
         let mut after = self.clone();
         after.charge(hits.max(0), now);
         match (self, &after) {
-            (Self::SlidingWindow(before), Self::SlidingWindow(after)) => {
+            (Self::SubWindows(before), Self::SubWindows(after)) => {
                 before.tolerance(now).max(after.tolerance(now))
             }
             _ => 0,
@@ -142,7 +142,7 @@ impl Model {
         match self {
             Self::FixedWindow(model) => model.room(now),
             Self::EqualCount(model) => model.room(now),
-            Self::SlidingWindow(model) => model.room(now),
+            Self::SubWindows(model) => model.room(now),
             Self::SlidingLog(model) => model.room(now),
             Self::Bucket(model) => model.room(now),
             Self::Permits(model) => model.room(now),
@@ -155,7 +155,7 @@ impl Model {
         match self {
             Self::FixedWindow(model) => model.charge(hits, now),
             Self::EqualCount(model) => model.charge(hits, now),
-            Self::SlidingWindow(model) => model.charge(hits, now),
+            Self::SubWindows(model) => model.charge(hits, now),
             Self::SlidingLog(model) => model.charge(hits, now),
             Self::Bucket(model) => model.charge(hits, now),
             Self::Permits(model) => model.charge(hits, now),
@@ -201,7 +201,7 @@ impl Model {
             // And at any other counter of which more is used than a lowered limit holds.
             Self::Bucket(bucket) => ask.hits == 0 && bucket.is_over(now),
             Self::EqualCount(model) => ask.hits == 0 && model.used(now) > model.most.into(),
-            Self::SlidingWindow(model) => ask.hits == 0 && model.used(now) > model.quota.into(),
+            Self::SubWindows(model) => ask.hits == 0 && model.used(now) > model.quota.into(),
             Self::SlidingLog(model) => ask.hits == 0 && model.used(now) > model.quota.into(),
             Self::Permits(_) | Self::PostPaid(_) => false,
         };

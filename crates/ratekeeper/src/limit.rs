@@ -241,11 +241,9 @@ impl Limit {
         {
             return Err(InvalidLimit::Name);
         }
-        let default = match self.burst {
-            Some(_) => Algorithm::TokenBucket,
-            None => Algorithm::SlidingWindow,
-        };
-        let algorithm = self.algorithm.unwrap_or(default);
+        let algorithm = self
+            .algorithm
+            .unwrap_or_else(|| Algorithm::by_burst(self.burst));
         if algorithm.holds_permits() {
             return Err(InvalidLimit::Permits);
         }

@@ -3,7 +3,7 @@
 use crate::cli::{DenialKind, Denials};
 use crate::output::{self, within_line};
 use anyhow::{Context, Result, bail};
-use ratekeeper_server::admin_json::{DenialGroup, ToldBy};
+use ratekeeper_server::admin_json::{DenialGroup, DeniedRequest, ToldBy};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
@@ -21,28 +21,13 @@ const REQUESTS_MAX: usize = 100;
 /// The most bytes of a tenant on standard input.
 const TENANT_BYTES_MAX: u64 = 64 << 10;
 
-/// The denials as the admin API tells them.
+/// The denials as the admin API tells them, the requests as they came: `--json` passes them on.
 #[derive(Deserialize)]
 struct DenialsAnswer {
     denials: Vec<Value>,
     groups: Vec<DenialGroup>,
     told_by: ToldBy,
     note: Option<String>,
-}
-
-/// A denied request.
-#[derive(Deserialize)]
-struct Request {
-    time: String,
-    #[serde(default)]
-    tenant: String,
-    rule: String,
-    limit: String,
-    method: Option<String>,
-    path: Option<String>,
-    request_id: String,
-    #[serde(default)]
-    enforced: bool,
 }
 
 pub(super) fn run(args: &Denials) -> Result<ExitCode> {
@@ -135,7 +120,7 @@ impl Seen {
         let mut lines = Vec::new();
         // The oldest first.
         for denied in told.denials.iter().rev() {
-            let request = Request::deserialize(denied)?;
+            let request = DeniedRequest::deserialize(denied)?;
             let name = (request.time.clone(), request.request_id.clone());
             if self.requests.contains(&name) {
                 continue;
@@ -143,7 +128,7 @@ impl Seen {
             self.requests.push_back(name);
             lines.push(match in_json {
                 true => denied.to_string(),
-                false => within_line(&request.cells().join("  ")).into_owned(),
+                false => within_line(&cells(request).join("  ")).into_owned(),
             });
         }
         let surplus = self.requests.len().saturating_sub(2 * REQUESTS_MAX);
@@ -176,16 +161,32 @@ impl Seen {
     }
 }
 
-impl Request {
-    fn cells(self) -> [String; 5] {
-        let target = self.method.into_iter().chain(self.path);
-        let target = target.collect::<Vec<_>>().join(" ");
-        let rule = match self.enforced {
-            true => format!("{} ({})", self.rule, self.limit),
-            false => format!("{} ({}), not enforced", self.rule, self.limit),
-        };
-        [self.time, self.tenant, rule, target, self.request_id]
-    }
+/// The cells of a denied request, in the order of the heads.
+fn cells(request: DeniedRequest) -> [String; 5] {
+    // All fields, so that a new one asks whether it is shown.
+    let DeniedRequest {
+        time,
+        request_id,
+        tenant,
+        rule,
+        limit,
+        method,
+        path,
+        enforced,
+        protocol: _,
+        domain: _,
+        key: _,
+        scope: _,
+        retry_after_ms: _,
+        degraded: _,
+    } = request;
+    let target = method.into_iter().chain(path);
+    let target = target.collect::<Vec<_>>().join(" ");
+    let rule = match enforced {
+        true => format!("{rule} ({limit})"),
+        false => format!("{rule} ({limit}), not enforced"),
+    };
+    [time, tenant, rule, target, request_id]
 }
 
 fn text(told: &DenialsAnswer, kind: Option<DenialKind>) -> Result<String> {
@@ -202,7 +203,7 @@ fn text(told: &DenialsAnswer, kind: Option<DenialKind>) -> Result<String> {
     }
     if !told.denials.is_empty() {
         let rows = told.denials.iter();
-        let rows = rows.map(|denied| Ok(Request::deserialize(denied)?.cells()));
+        let rows = rows.map(|denied| Ok(cells(DeniedRequest::deserialize(denied)?)));
         let rows = rows.collect::<Result<Vec<_>>>()?;
         text.push_str("\nLatest denied requests on this node\n");
         let heads = ["TIME", "TENANT", "RULE", "REQUEST", "REQUEST ID"];

@@ -42,6 +42,9 @@ const ABOUT_NOW: &str = "2036";
 /// The name of plans among descriptors.
 const PLAN: &str = "plan";
 
+/// Behind the value of an override that is a budget, as flags have it. One that takes its place stays a budget.
+const BUDGET: &str = ",post_paid=true";
+
 /// The plans and overrides of a tenant: by name and start, the end and the value. No date is an empty text.
 type Parts = BTreeMap<(String, String), (String, String)>;
 
@@ -76,11 +79,12 @@ fn parts(own: &Value) -> Parts {
     let tiers = tiers.map(|tier| (PLAN.to_owned(), tier, date(tier, "plan")));
     let overrides = own["overrides"].as_array().into_iter().flatten();
     let overrides = overrides.map(|own| {
-        (
-            date(own, "descriptor"),
-            own,
-            own["requests_per_unit"].to_string(),
-        )
+        let option = match own["post_paid"].as_bool() {
+            Some(true) => BUDGET,
+            _ => "",
+        };
+        let value = format!("{}{option}", own["requests_per_unit"]);
+        (date(own, "descriptor"), own, value)
     });
     for (name, part, value) in tiers.chain(overrides) {
         let key = (name, date(part, "effective_at"));
@@ -103,7 +107,11 @@ fn body(parts: &Parts) -> Value {
         if is_plan {
             part.insert("plan".to_owned(), json!(value));
         } else {
-            let hits: u64 = value.parse().expect("it is a number");
+            let hits = value.trim_end_matches(BUDGET);
+            let hits: u64 = hits.parse().expect("it is a number");
+            if value.ends_with(BUDGET) {
+                part.insert("post_paid".to_owned(), json!(true));
+            }
             let fields = [
                 ("descriptor", json!(name)),
                 ("requests_per_unit", json!(hits)),
@@ -141,6 +149,7 @@ impl Named {
             name: name.to_owned(),
             value: match is_plan {
                 true => random.pick(&PLANS).to_owned(),
+                false if random.happens(300) => format!("{}{BUDGET}", 1_000 + number),
                 false => (1_000 + number).to_string(),
             },
             start: dated(random, &STARTS),
@@ -162,10 +171,12 @@ impl Named {
         };
         match name == PLAN {
             true => ["--plan".to_owned(), format!("{value}{dates}")],
-            false => [
-                "--override".to_owned(),
-                format!("{name}={value}/day{dates}"),
-            ],
+            false => {
+                let hits = value.trim_end_matches(BUDGET);
+                let option = &value[hits.len()..];
+                let own = format!("{name}={hits}/day{option}{dates}");
+                ["--override".to_owned(), own]
+            }
         }
     }
 
@@ -197,7 +208,14 @@ impl Named {
             }
             (start, _) => midnight(start),
         };
-        parts.insert((self.name.clone(), start), (end, self.value.clone()));
+        let key = (self.name.clone(), start);
+        let before = parts.get(&key);
+        let is_budget = before.is_some_and(|(_, value)| value.ends_with(BUDGET));
+        let mut value = self.value.clone();
+        if is_budget && self.name != PLAN && !value.ends_with(BUDGET) {
+            value.push_str(BUDGET);
+        }
+        parts.insert(key, (end, value));
     }
 
     /// Returns true if nothing changes by it, so that the page has nothing to ask. A plan that begins now may be one.
@@ -346,7 +364,10 @@ impl Edited<'_> {
     }
 
     fn by_page(&mut self, page: &mut Page, number: usize) {
-        let named = Named::random(&mut self.random, number);
+        let mut named = Named::random(&mut self.random, number);
+        // The form has no options; those that are there stay.
+        let hits = named.value.trim_end_matches(BUDGET).len();
+        named.value.truncate(hits);
         if self.random.happens(300) {
             self.by_button(page, number);
         } else if named.is_clear(&self.parts) && !named.is_there(&self.parts) {

@@ -66,9 +66,7 @@ impl Terms {
             }
             Kind::PostPaid(_) => return Err(Unleasable::PostPaid),
             Kind::EqualCount(_) => ttl.min(part),
-            Kind::FixedWindow | Kind::SlidingWindow(_) | Kind::TokenBucket(_) | Kind::Gcra(_) => {
-                ttl
-            }
+            Kind::FixedWindow | Kind::SubWindows(_) | Kind::TokenBucket(_) | Kind::Gcra(_) => ttl,
         };
         let terms = Self::from_parts(*limit, ttl);
         if terms.ttl < TTL_MIN {

@@ -111,7 +111,7 @@ impl Limit {
     const fn bucket(&self) -> Option<Rate> {
         match self.kind {
             Kind::TokenBucket(rate) | Kind::Gcra(rate) => Some(rate),
-            Kind::FixedWindow | Kind::EqualCount(_) | Kind::SlidingWindow(_) => None,
+            Kind::FixedWindow | Kind::EqualCount(_) | Kind::SubWindows(_) => None,
             Kind::SlidingLog | Kind::Concurrency => None,
             Kind::LeakyBucket(..) | Kind::PostPaid(_) => None,
         }

@@ -94,7 +94,7 @@ impl LoanKind {
             Kind::EqualCount(cut) if !cut.is_strict() => Some(Self::Log),
             Kind::TokenBucket(_) | Kind::Gcra(_) => Some(Self::Bucket),
             Kind::FixedWindow | Kind::EqualCount(_) => None,
-            Kind::SlidingWindow(_) | Kind::SlidingLog => None,
+            Kind::SubWindows(_) | Kind::SlidingLog => None,
             Kind::LeakyBucket(..) | Kind::Concurrency | Kind::PostPaid(_) => None,
         }
     }

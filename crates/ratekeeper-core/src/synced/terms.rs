@@ -66,7 +66,7 @@ impl SyncTerms {
     pub fn try_new(limit: &Limit, interval: Option<Micros>) -> Result<Self, Unsyncable> {
         let (window, is_post_paid) = (limit.window(), limit.is_post_paid());
         let limit = match limit.prepaid().kind {
-            Kind::FixedWindow | Kind::SlidingWindow(_) => *limit,
+            Kind::FixedWindow | Kind::SubWindows(_) => *limit,
             Kind::EqualCount(_) if limit.is_strict() => return Err(Unsyncable::Strict),
             Kind::EqualCount(_) => Limit::try_new(LimitSpec {
                 sub_windows: Some(DEFAULT_SUB_WINDOWS),

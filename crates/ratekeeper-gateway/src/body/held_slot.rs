@@ -8,7 +8,6 @@ use ratekeeper_tower::{Ending, Hold, InFlight, LoadSign, Passage, UsageReading};
 use tokio::time::sleep;
 
 use super::progress::Progress;
-use crate::abandoned::Abandoned;
 use crate::routes::Route;
 use crate::upstream::RequestSlot;
 
@@ -198,8 +197,8 @@ impl Drop for HeldSlot {
             let upstream = &held.route.upstream;
             let grace = held.route.recent.p99().unwrap_or(GRACE_AT_FIRST);
             let grace = grace.min(upstream.response_timeout);
-            let counts = Arc::clone(&upstream.counts);
-            Abandoned::go_on(&counts, async move {
+            let abandoned = upstream.abandoned.clone();
+            abandoned.go_on(async move {
                 sleep(grace).await;
                 drop(held);
             });

@@ -10,7 +10,6 @@ use ratekeeper_tower::UsageReading;
 use tokio::time::timeout;
 
 use super::held_slot::HeldSlot;
-use crate::abandoned::Abandoned;
 use crate::connect::Lease;
 
 /// The most that is read of an answer whose client is gone, in bytes. An upstream that has sent so much is cut off.
@@ -113,17 +112,15 @@ impl Drop for Received {
         let goes_on = self.slot.as_ref().and_then(HeldSlot::goes_on);
         // Without the body, this is the end of `drain`.
         if let (Some((route, usage)), Some(incoming)) = (goes_on, self.incoming.take()) {
-            let (patience, counts) = (
-                route.upstream.response_timeout,
-                route.upstream.counts.clone(),
-            );
+            let upstream = &route.upstream;
+            let (patience, abandoned) = (upstream.response_timeout, upstream.abandoned.clone());
             let usage = usage.cloned();
             let rest = Self {
                 incoming: Some(incoming),
                 lease: self.lease.take(),
                 slot: self.slot.take(),
             };
-            Abandoned::go_on(&counts, rest.drain(usage, patience));
+            abandoned.go_on(rest.drain(usage, patience));
         }
     }
 }

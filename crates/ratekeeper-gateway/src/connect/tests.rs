@@ -17,6 +17,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::*;
 use crate::tls;
+use crate::upstream::KeptUpstream;
 
 const REQUESTS: usize = 50;
 
@@ -49,12 +50,11 @@ async fn server(streams_max: u32) -> u16 {
 
 fn at(port: u16, speech: Speech) -> Arc<Upstream> {
     let authority = Authority::try_from(format!("127.0.0.1:{port}")).expect("an authority");
-    let counts = Arc::new(UpstreamCounts::default());
     Arc::new(Upstream::new(
         "u",
         vec![Address::new(authority)],
         speech,
-        counts,
+        &KeptUpstream::default(),
     ))
 }
 

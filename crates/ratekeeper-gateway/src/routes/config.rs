@@ -16,9 +16,10 @@ use serde::Deserialize;
 use super::fault::{BadRoutes, RoutesFault};
 use super::recent::RecentTimes;
 use super::{HostMatch, Route, Routes, written};
-use crate::metrics::UpstreamCounts;
 use crate::tls;
-use crate::upstream::{Address, HealthCheck, REQUESTS_MAX, Secured, SlotLimits, Speech, Upstream};
+use crate::upstream::{
+    Address, HealthCheck, KeptUpstream, REQUESTS_MAX, Secured, SlotLimits, Speech, Upstream,
+};
 
 /// The most upstreams, and the most addresses of one.
 const COUNT_MAX: usize = 1_000;
@@ -131,15 +132,15 @@ pub struct HealthCheckConfig {
     pub healthy_threshold: u32,
 }
 
-/// Returns the counts of an upstream by its name: they survive a reload.
-pub(crate) type CountsOf<'a> = &'a mut dyn FnMut(&str) -> Arc<UpstreamCounts>;
+/// Returns the kept state of an upstream by its name.
+pub(crate) type KeptOf<'a> = &'a mut dyn FnMut(&str) -> Arc<KeptUpstream>;
 
 impl Routes {
     /// Builds the routing table from settings.
     ///
     /// # Errors
     /// A URL is invalid, a file of authorities cannot be used, or a route names no upstream or is a duplicate.
-    pub(crate) fn new(config: &RoutesConfig, counts: CountsOf<'_>) -> Result<Self, BadRoutes> {
+    pub(crate) fn new(config: &RoutesConfig, kept: KeptOf<'_>) -> Result<Self, BadRoutes> {
         if config.upstreams.is_empty() {
             return Err(BadRoutes::new("upstream", RoutesFault::NoUpstream));
         }
@@ -148,7 +149,7 @@ impl Routes {
         }
         let mut upstreams = Vec::new();
         for (name, one) in &config.upstreams {
-            let made = upstream(name, one, config, counts);
+            let made = upstream(name, one, config, kept);
             let place = || match name.as_str() {
                 ONLY => ONLY.to_owned(),
                 name => format!("upstreams.{name}"),
@@ -261,7 +262,7 @@ fn upstream(
     name: &str,
     config: &UpstreamConfig,
     all: &RoutesConfig,
-    counts: CountsOf<'_>,
+    kept: KeptOf<'_>,
 ) -> Result<Upstream, RoutesFault> {
     if name.is_empty() {
         return Err(RoutesFault::NoName);
@@ -287,10 +288,11 @@ fn upstream(
         Kind::H2c => Speech::Http2,
     };
     let addresses = parsed.into_iter().map(|(_, address)| address).collect();
-    let mut upstream = Upstream::new(name, addresses, speech, counts(name));
+    let kept = kept(name);
+    let mut upstream = Upstream::new(name, addresses, speech, &kept);
     upstream.connect_timeout = all.connect_timeout;
     upstream.response_timeout = all.response_timeout;
-    upstream.slots = upstream.counts.slots(all.slot_limits());
+    upstream.slots = kept.slots(all.slot_limits());
     upstream.host = match &config.host {
         None => None,
         Some(host) => {

@@ -1,6 +1,6 @@
 //! Limits that come with a request.
 
-use ratekeeper_core::{Algorithm, Limit, LimitSpec, MAX_COUNT};
+use ratekeeper_core::{Limit, LimitSpec, MAX_COUNT};
 use ratekeeper_rules::{Domain, Entry, FailureMode, Profile};
 use ratekeeper_store::{Charge, FullMode, Step};
 
@@ -47,9 +47,9 @@ impl Plan {
         let step = self.brought(context, &counter, (number, descriptor), limit);
         self.sources.push(LimitSource::Override);
         self.steps.push(Step {
-            charge: match context.profile {
-                Profile::Envoy => Charge::Always,
-                Profile::Ratekeeper => Charge::IfAllowed,
+            charge: match context.profile.counts_denied() {
+                true => Charge::Always,
+                false => Charge::IfAllowed,
             },
             ..step
         });
@@ -118,11 +118,12 @@ impl Plan {
 
 /// The limit of an override, counted as `profile` counts by default.
 pub(super) fn limit_of(own: Override, profile: Profile) -> Option<Limit> {
-    let algorithm = match profile {
-        Profile::Envoy => Algorithm::FixedWindow,
-        Profile::Ratekeeper => Algorithm::SlidingWindow,
-    };
     let quota = own.quota.min(MAX_COUNT);
     // Cannot fail: every unit is a second or longer, the quota is in range.
-    Limit::try_new(LimitSpec::new(algorithm, quota, own.unit.window())).ok()
+    Limit::try_new(LimitSpec::new(
+        profile.algorithm(),
+        quota,
+        own.unit.window(),
+    ))
+    .ok()
 }

@@ -83,7 +83,7 @@ impl QuotaStore {
                 after: Some(after),
                 editor: &editor,
             };
-            change.record(&entry).await?;
+            change.audit(&entry).await?;
             self.commit(change).await?;
             Ok(true)
         })

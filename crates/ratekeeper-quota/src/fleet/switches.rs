@@ -201,7 +201,7 @@ impl Change {
             after: Some(after),
             editor,
         };
-        self.record(&entry).await?;
+        self.audit(&entry).await?;
         self.mark("switches_version").await
     }
 }

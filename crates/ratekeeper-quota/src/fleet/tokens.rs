@@ -93,7 +93,7 @@ impl QuotaStore {
             }
             change.add_token(token, None).await?;
             change
-                .record(&entry(
+                .audit(&entry(
                     "token.create",
                     &token.name,
                     None,
@@ -130,7 +130,7 @@ impl QuotaStore {
             .await?;
             change.forget_oldest().await?;
             change
-                .record(&entry("token.revoke", name, described(known), None, editor))
+                .audit(&entry("token.revoke", name, described(known), None, editor))
                 .await?;
             self.commit_tokens(change).await
         })
@@ -179,7 +179,7 @@ impl QuotaStore {
                 "left_out": names(left_out),
             });
             change
-                .record(&entry(
+                .audit(&entry(
                     "token.import",
                     &editor.source,
                     None,

@@ -15,7 +15,7 @@ use super::peak::Peaks;
 use super::report::{BudgetReport, MinuteReport, Split, TokenCounts, WayReport};
 use super::trace::{Asked, Row, TokenKind};
 use crate::keys::Keys;
-use crate::report::table::time_text;
+use crate::report::words::time_text;
 use crate::tally::Tally;
 use crate::top::TopKeys;
 

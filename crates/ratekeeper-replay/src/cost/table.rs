@@ -5,7 +5,8 @@ use std::fmt;
 use super::options::PayWay;
 use super::report::{BudgetReport, CostReport, Split};
 use crate::report::percent;
-use crate::report::table::{aligned, counted, grouped, lines_read, printable, row, time_text};
+use crate::report::table::{aligned, lines_read, row};
+use crate::report::words::{counted, grouped, printable, time_text};
 
 impl fmt::Display for CostReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -4,7 +4,7 @@ use ratekeeper_core::Timestamp;
 use serde::{Serialize, Serializer};
 
 use super::Summary;
-use super::table::time_text;
+use super::words::time_text;
 
 #[derive(Serialize)]
 struct SummaryJson<'a> {

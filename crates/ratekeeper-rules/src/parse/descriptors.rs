@@ -8,7 +8,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use ratekeeper_core::Algorithm;
 
 use crate::draft::Field;
 use crate::format::Descriptor as Keys;
@@ -41,15 +40,6 @@ pub(crate) struct DomainContext<'a> {
     pub(crate) path_keys: &'a PathKeys,
     /// Index of the file, for checks that run once all files are read.
     pub(crate) file: usize,
-}
-
-impl DomainContext<'_> {
-    const fn default_algorithm(&self) -> Algorithm {
-        match self.profile {
-            Profile::Ratekeeper => Algorithm::SlidingWindow,
-            Profile::Envoy => Algorithm::FixedWindow,
-        }
-    }
 }
 
 /// The descriptors of one level: their composites as they are written and folded, each with its position.

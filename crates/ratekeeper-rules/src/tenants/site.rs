@@ -13,8 +13,8 @@ use crate::policy::Policy;
 use crate::region::{RegionKeys, share};
 use crate::rule::sync_terms;
 use crate::{
-    Consistency, Node, NodeRegion, Options, PlanIndex, Position, Profile, RegionMode, Rule,
-    RuleIndex, RuleLimit, ServiceLevel, secret,
+    Consistency, Node, NodeRegion, Options, PlanIndex, Position, RegionMode, Rule, RuleIndex,
+    RuleLimit, ServiceLevel, secret,
 };
 
 /// The most overrides of one tenant: a check looks through them.
@@ -91,10 +91,7 @@ pub(crate) struct OverrideDefaults {
 impl OverrideDefaults {
     /// The defaults of a domain with this policy.
     pub(crate) fn new(domain: &Arc<str>, policy: &Policy, options: &Options) -> Self {
-        let algorithm = policy.algorithm.unwrap_or(match options.profile {
-            Profile::Ratekeeper => Algorithm::SlidingWindow,
-            Profile::Envoy => Algorithm::FixedWindow,
-        });
+        let algorithm = policy.algorithm.unwrap_or(options.profile.algorithm());
         let rule = policy.rule(domain, (options.profile, options.on_store_failure));
         Self {
             algorithm,

@@ -112,9 +112,9 @@ impl Power {
     }
 }
 
-/// The reason a request is denied.
+/// The reason that a sender may not ask for this.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub(crate) enum Denied {
+pub(crate) enum NotPermitted {
     /// The sender is not known.
     #[error("{0}")]
     Unknown(&'static str),
@@ -141,9 +141,9 @@ pub(crate) struct Admitted<'a> {
 impl Admitted<'_> {
     /// Refuses a web page that is admitted only because its browser is on this host, or has a certificate. No page has a
     /// reason to speak gRPC, so that an origin among the `headers` of a call is enough.
-    pub(crate) fn unless_page(self, headers: &HeaderMap) -> Result<Self, Denied> {
+    pub(crate) fn unless_page(self, headers: &HeaderMap) -> Result<Self, NotPermitted> {
         match !self.by_token && headers.contains_key(ORIGIN) {
-            true => Err(Denied::Forbidden(
+            true => Err(NotPermitted::Forbidden(
                 "web pages may not ask for this".to_owned(),
             )),
             false => Ok(self),
@@ -158,11 +158,11 @@ pub(crate) struct Identified<'a>(Option<&'a Caller>);
 impl<'a> Identified<'a> {
     /// Checks for the permission. A client on this host that presents no credentials may do
     /// everything.
-    pub(crate) fn may(self, power: Power) -> Result<(), Denied> {
+    pub(crate) fn may(self, power: Power) -> Result<(), NotPermitted> {
         match self.0 {
             Some(Caller { name, may, .. }) if !may.has(power) => {
                 let power = power.name();
-                Err(Denied::Forbidden(format!(
+                Err(NotPermitted::Forbidden(format!(
                     "the caller {name:?} may not do this: it needs `{power}` in `may` of its entry in `callers`"
                 )))
             }
@@ -217,7 +217,7 @@ impl Callers {
         peer: Option<&Peer>,
         authorization: Option<&[u8]>,
         power: Power,
-    ) -> Result<Admitted<'_>, Denied> {
+    ) -> Result<Admitted<'_>, NotPermitted> {
         let known = self.identify(peer, authorization)?;
         known.may(power)?;
         Ok(known.admitted())
@@ -232,14 +232,14 @@ impl Callers {
         &self,
         peer: Option<&Peer>,
         authorization: Option<&[u8]>,
-    ) -> Result<Identified<'_>, Denied> {
+    ) -> Result<Identified<'_>, NotPermitted> {
         let is_local = peer.is_some_and(|peer| peer.is_local() && peer.by_local_listener);
         let known = match authorization {
             Some(value) => Some(self.by_token(peer, value)?),
             None => peer.and_then(|peer| self.by_name(peer)),
         };
         if known.is_none() && !is_local {
-            return Err(Denied::Unknown(
+            return Err(NotPermitted::Unknown(
                 "say who you are: authorization: Bearer with a token, or a client certificate, that `callers` in \
                  the settings knows; only on a loopback address or a Unix socket that is not needed",
             ));
@@ -250,8 +250,8 @@ impl Callers {
     /// The caller with this token. While its address is over its limit of wrong ones, a token with a role is refused as they
     /// are: an answer would tell that it is right. Others are admitted, since many callers may share an address, and one of
     /// them with an old token is not to stop them all.
-    fn by_token(&self, peer: Option<&Peer>, authorization: &[u8]) -> Result<&Caller, Denied> {
-        let hash = sha256_of_bearer(authorization).ok_or(Denied::Unknown(
+    fn by_token(&self, peer: Option<&Peer>, authorization: &[u8]) -> Result<&Caller, NotPermitted> {
+        let hash = sha256_of_bearer(authorization).ok_or(NotPermitted::Unknown(
             "authorization: expected Bearer and a token",
         ))?;
         // All are compared, each in whole: the time tells nothing of how near a guess was.
@@ -271,7 +271,7 @@ impl Callers {
         &self,
         from: Option<IpAddr>,
         found: Option<&'a Caller>,
-    ) -> Result<&'a Caller, Denied> {
+    ) -> Result<&'a Caller, NotPermitted> {
         let [unknown, guessing] = &self.refused;
         let (count, why) = match (self.guesses.may_try(from), found) {
             (true, Some(caller)) => return Ok(caller),
@@ -279,10 +279,10 @@ impl Callers {
                 self.guesses.failed(from);
                 (
                     unknown,
-                    Denied::Unknown("authorization: the token is unknown"),
+                    NotPermitted::Unknown("authorization: the token is unknown"),
                 )
             }
-            (false, _) => (guessing, Denied::Guessing),
+            (false, _) => (guessing, NotPermitted::Guessing),
         };
         count.fetch_add(1, Ordering::Relaxed);
         if let Some(silenced) = self.log.may_say() {
@@ -362,7 +362,7 @@ mod tests {
         };
         assert!(matches!(
             admit(&far, None, Power::Hold),
-            Err(Denied::Unknown(_))
+            Err(NotPermitted::Unknown(_))
         ));
         assert_eq!(admit(&far, Some("Bearer secret"), Power::Hold), Ok("token"));
         assert_eq!(
@@ -381,13 +381,13 @@ mod tests {
             assert!(
                 matches!(
                     admit(&far, Some(wrong), Power::Hold),
-                    Err(Denied::Unknown(_))
+                    Err(NotPermitted::Unknown(_))
                 ),
                 "{wrong}"
             );
         }
         let refused = admit(&far, Some("Bearer secret"), Power::Refund);
-        assert!(matches!(refused, Err(Denied::Forbidden(why)) if why.contains("`refund`")));
+        assert!(matches!(refused, Err(NotPermitted::Forbidden(why)) if why.contains("`refund`")));
         let named = peer("10.0.0.1:1", &["x", "billing.example"]);
         assert_eq!(admit(&named, None, Power::Hold), Ok("tls"));
         let shouted = peer("10.0.0.1:1", &["Billing.Example"]);
@@ -399,7 +399,7 @@ mod tests {
         assert!(admit(&otherwise, None, Power::Hold).is_err());
         assert!(matches!(
             admit(&named, None, Power::Override),
-            Err(Denied::Forbidden(_))
+            Err(NotPermitted::Forbidden(_))
         ));
         assert!(callers.admit(None, None, Power::Hold).is_err());
     }
@@ -426,7 +426,7 @@ mod tests {
             );
             assert!(matches!(
                 callers.admit(Some(&by_open_listener), None, power),
-                Err(Denied::Unknown(_))
+                Err(NotPermitted::Unknown(_))
             ));
         }
     }
@@ -459,7 +459,7 @@ mod tests {
             let held = callers.admit(Some(&near), header, Power::Hold);
             assert!(held.is_ok_and(|held| !held.is_by_place && !held.name.is_empty()));
             let refused = callers.admit(Some(&near), header, Power::Refund);
-            assert!(matches!(refused, Err(Denied::Forbidden(_))));
+            assert!(matches!(refused, Err(NotPermitted::Forbidden(_))));
         }
     }
 }

@@ -18,11 +18,11 @@ use super::named::Named;
 use super::options::{Given, Nodes, limit};
 use super::top::others;
 use crate::admin_json::keys::shown;
-use crate::admin_json::{DenialGroup, NodeEntry, ToldBy};
+use crate::admin_json::{DenialGroup, DeniedRequest, NodeEntry, ToldBy};
 use crate::app::App;
 use crate::figures::top_nodes::CaseEntry;
 use crate::http::{ApiError, read_json};
-use crate::logs::denials::{DeniedRequest, begins};
+use crate::logs::denials::begins;
 use crate::protocol::v1::LIMIT_DOMAIN;
 
 /// The most denials, and the most groups of them, in one answer.

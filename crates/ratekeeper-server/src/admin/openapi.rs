@@ -15,10 +15,10 @@ use super::{
     shed, tenants, top, usage,
 };
 use crate::admin_json::{
-    AnomalyEntry, BreakerFigures, CounterFigures, CountsEntry, DenialGroup, FleetNode, FleetNodes,
-    KeyEntry, LeaseFigures, Leased, NodeEntry, NodeFacts, NodeState, OwedFigures, PlanUse,
-    QuotaDatabaseFigures, RegionFigures, RegionPeer, ReloadFigures, RuleEntry, SecondFigures,
-    SecondsHistory, Span, ToldBy, Usage, Used,
+    AnomalyEntry, BreakerFigures, CounterFigures, CountsEntry, DenialGroup, DeniedRequest,
+    FleetNode, FleetNodes, KeyEntry, LeaseFigures, Leased, NodeEntry, NodeFacts, NodeState,
+    OwedFigures, PlanUse, QuotaDatabaseFigures, RegionFigures, RegionPeer, ReloadFigures,
+    RuleEntry, SecondFigures, SecondsHistory, Span, ToldBy, Usage, Used,
 };
 use crate::http::{Errors, HttpApi, TokenScheme};
 use crate::listen::problem::Problem;
@@ -98,6 +98,7 @@ fn require_all(document: &mut OpenApiDocument) {
     require::<ReloadFigures>(components);
     require::<KeyEntry>(components);
     require::<DenialGroup>(components);
+    require::<DeniedRequest>(components);
     require::<AnomalyEntry>(components);
     require::<BreakerFigures>(components);
     require::<CounterFigures>(components);

@@ -1,4 +1,4 @@
-//! `GET /admin/v1/top` and `/admin/v1/denials`: who is limited, and by which rule.
+//! `GET /admin/v1/top`: the keys with the most requests, and by which rules they are limited.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -40,11 +40,11 @@ impl Rls {
         let authorization = headers.get(AUTHORIZATION);
         let authorization = authorization.map(HeaderValue::as_bytes);
         let admitted = needs.admit(&self.app.callers, Some(peer), authorization);
-        let Err(denied) = admitted.and_then(|it| it.unless_page(headers)) else {
+        let Err(why) = admitted.and_then(|it| it.unless_page(headers)) else {
             return Ok(());
         };
-        self.app.log_rls_refusal(&denied);
-        Err(V1Refusal::from(denied).into())
+        self.app.log_rls_refusal(&why);
+        Err(V1Refusal::from(why).into())
     }
 
     /// Decides `request`, which came with `headers` and `extensions`.

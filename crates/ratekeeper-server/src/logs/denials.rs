@@ -19,9 +19,11 @@ use ratekeeper_core::Timestamp;
 use ratekeeper_http::answer::HttpDenial;
 use ratekeeper_limiter::{Decision, RequestDescriptors};
 
+use crate::admin_json::DeniedRequest;
+
 pub(crate) use followed::{FOLLOWED_TIME_MAX, FollowedKey, FollowedKeys, begins};
 use recent::RecentDenials;
-pub(crate) use request::{CheckOrigin, DeniedRequest};
+pub(crate) use request::CheckOrigin;
 
 /// Denials of a second that are kept whoever they are of. Of each tenant and rule, the first ones are kept besides.
 const KEPT_PER_SECOND: u64 = 50;

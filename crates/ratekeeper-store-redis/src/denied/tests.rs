@@ -2,8 +2,8 @@ use ratekeeper_core::{Algorithm, Limit, LimitSpec, Mode, Timestamp};
 use ratekeeper_store::Step;
 
 use super::*;
-use crate::node::Node;
 use crate::script::{Group, GroupNote, Item, decode_and_keep};
+use crate::server_address::ServerAddress;
 
 const MAX: Duration = Duration::from_secs(1);
 
@@ -38,7 +38,7 @@ fn denial(request: &Request<'_>) -> DeniedCounters {
 }
 
 fn shard() -> Arc<Shard> {
-    Arc::new(Shard::new(Node::default()))
+    Arc::new(Shard::new(ServerAddress::default()))
 }
 
 #[test]

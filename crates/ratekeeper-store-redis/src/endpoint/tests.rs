@@ -1,9 +1,9 @@
 use super::*;
-use crate::node::Address;
+use crate::server_address::Address;
 
-fn single(url: &str) -> Node {
+fn single(url: &str) -> ServerAddress {
     match Endpoint::parse(url).expect(url).deployment {
-        Deployment::Single(node) => node,
+        Deployment::Single(server) => server,
         other => panic!("{url} is {other:?}"),
     }
 }
@@ -45,11 +45,11 @@ fn several_hosts_have_one_login() {
     let Deployment::Cluster(nodes) = endpoint.deployment else {
         panic!("a cluster");
     };
-    assert!(nodes.iter().all(|node| node.tls.is_some()));
+    assert!(nodes.iter().all(|server| server.tls.is_some()));
     assert!(
         nodes
             .iter()
-            .all(|node| node.login.password.as_deref() == Some("pw"))
+            .all(|server| server.login.password.as_deref() == Some("pw"))
     );
 
     let url = "redis+sentinel://app:pw@a,b:1/main/2?sentinel_pass=other";

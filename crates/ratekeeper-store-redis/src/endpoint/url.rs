@@ -5,7 +5,7 @@ use std::sync::Arc;
 use redis::{ConnectionAddr, IntoConnectionInfo};
 
 use super::EndpointError;
-use crate::node::{Address, Login, Node};
+use crate::server_address::{Address, Login, ServerAddress};
 
 /// The longest prefix of keys, in bytes: every key pays for it.
 const PREFIX_MAX: usize = 64;
@@ -63,7 +63,7 @@ impl<'a> Hosts<'a> {
 
 /// One server as a URL describes it.
 pub(super) struct Server {
-    pub(super) node: Node,
+    pub(super) address: ServerAddress,
     pub(super) prefix: String,
     /// The login at the sentinels.
     pub(super) sentinel: Login,
@@ -108,13 +108,13 @@ impl Server {
             ConnectionAddr::Unix(path) => (Address::Unix(path.clone()), false),
             _ => return Err(EndpointError::NotRedis),
         };
-        let node = Node {
+        let address = ServerAddress {
             address,
             login: Arc::new(login),
             tls: is_encrypted.then(Arc::default),
         };
         Ok(Self {
-            node,
+            address,
             prefix,
             sentinel,
         })

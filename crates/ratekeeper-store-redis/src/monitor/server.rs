@@ -89,7 +89,7 @@ impl ServerMonitor {
         let Link {
             mut connection,
             driver,
-        } = Link::open(&self.shard.node, within).await?;
+        } = Link::open(&self.shard.server, within).await?;
         tokio::select! {
             ended = self.visit(&mut connection) => ended,
             () = driver => Err(ServerError::Closed),
@@ -271,7 +271,7 @@ impl ServerMonitor {
         connection: &mut MultiplexedConnection,
     ) -> Result<Option<ServerError>, ServerError> {
         let rights = Rights {
-            login: &self.shard.node.login,
+            login: &self.shard.server.login,
             prefix: &self.monitored.prefix,
             is_cluster: self.monitored.topology.is_cluster(),
         };

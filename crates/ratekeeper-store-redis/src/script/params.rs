@@ -58,7 +58,7 @@ impl Params {
                 let numbers = [groups.most, window, tick, width, groups.size];
                 (ScriptAlgorithm::EqualCount, numbers)
             }
-            (Arithmetic::SlidingWindow(length), _) => {
+            (Arithmetic::SubWindows(length), _) => {
                 let count = u64::from(limit.sub_windows());
                 let numbers = [quota, length.get(), count, window, 0];
                 (ScriptAlgorithm::SubWindows, numbers)

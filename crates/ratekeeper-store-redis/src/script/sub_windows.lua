@@ -1,5 +1,5 @@
 -- sliding_window with sub_windows (SUB_WINDOWS): current + (k - 1) full + oldest * (1 - f) + hits <= limit, over k sub-windows.
--- The same steps as sliding_window.rs of ratekeeper-core.
+-- The same steps as sub_windows.rs of ratekeeper-core.
 --
 -- Parameters: 1 limit, 2 length of a sub-window (microseconds), 3 k, 4 window.
 -- State: B width, I6 index of the newest sub-window since the epoch, then the counts from the newest to the oldest,

@@ -11,14 +11,16 @@ const ESCROW: &str = include_str!("escrow.lua");
 
 const LENT: &str = include_str!("lent.lua");
 
-const SLIDING_WINDOW: &str = include_str!("sliding_window.lua");
+const GET: &str = include_str!("get.lua");
+
+const EQUAL_COUNT: &str = include_str!("equal_count.lua");
 
 const TOKEN_BUCKET: &str = include_str!("token_bucket.lua");
 
 const ALGORITHMS: [&str; 7] = [
     include_str!("fixed_window.lua"),
     include_str!("sub_windows.lua"),
-    SLIDING_WINDOW,
+    EQUAL_COUNT,
     TOKEN_BUCKET,
     include_str!("leaky_bucket.lua"),
     include_str!("sliding_log.lua"),
@@ -78,7 +80,7 @@ impl Script {
         let mut whole = String::with_capacity(text.len());
         for line in text.lines() {
             match line.strip_prefix(INNER) {
-                Some(place @ ("distance" | "form")) => section(SLIDING_WINDOW, place, &mut whole),
+                Some(place @ ("distance" | "form")) => section(EQUAL_COUNT, place, &mut whole),
                 Some(place @ "full") => section(TOKEN_BUCKET, place, &mut whole),
                 Some(place) => section(clock.text(), place, &mut whole),
                 None => push(line, &mut whole),
@@ -116,6 +118,7 @@ fn place_line(line: &str, clock: Clock, text: &mut String) {
         Some(place @ ("check" | "gone" | "read" | "answer" | "charge" | "lasts")) => {
             branches(place, text)
         }
+        Some(place @ "get") => section(GET, place, text),
         Some(place) => section(clock.text(), place, text),
         None => push(line, text),
     }

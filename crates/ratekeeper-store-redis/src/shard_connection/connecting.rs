@@ -13,7 +13,7 @@ use crate::metrics::Fault;
 
 impl ShardConnection {
     pub(super) async fn connect(&self) -> Option<Link> {
-        match Link::open(&self.shard.node, self.config.connect_timeout).await {
+        match Link::open(&self.shard.server, self.config.connect_timeout).await {
             Ok(link) => {
                 self.is_missing.store(false, Ordering::Relaxed);
                 Some(link)
@@ -50,7 +50,7 @@ impl ShardConnection {
     async fn ask(&self, probe: Probe<'_>) -> Option<Link> {
         // Another server may have taken over meanwhile.
         self.doubt();
-        let link = Link::open(&self.shard.node, self.config.connect_timeout).await;
+        let link = Link::open(&self.shard.server, self.config.connect_timeout).await;
         let mut link = match link {
             Ok(link) => link,
             Err(error) => {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::node::Address;
+use crate::server_address::Address;
 use crate::shard::Shard;
 
 /// The known shard of each slot.
@@ -51,7 +51,7 @@ impl SlotMap {
     }
 
     pub(super) fn at(&self, address: &Address) -> Option<&Arc<Shard>> {
-        self.shards.iter().find(|it| it.node.address == *address)
+        self.shards.iter().find(|it| it.server.address == *address)
     }
 }
 

@@ -14,7 +14,7 @@ fn port(map: &SlotMap, slot: u16) -> Option<String> {
 
 #[test]
 fn one_server_serves_every_slot() {
-    let topology = Topology::single(Node::default());
+    let topology = Topology::single(ServerAddress::default());
     let map = topology.map();
     assert_eq!((map.owner(0), map.owner(16_383)), (Some(0), Some(0)));
     assert_eq!((map.unserved(), topology.is_cluster()), (0, false));
@@ -22,7 +22,7 @@ fn one_server_serves_every_slot() {
 
 #[test]
 fn a_cluster_is_what_it_says_and_what_its_servers_say_since() {
-    let topology = Topology::cluster(vec![Node::default()]);
+    let topology = Topology::cluster(vec![ServerAddress::default()]);
     assert_eq!(topology.map().owner(7), None);
     topology.adopt(&[range(0, 99, 1), range(100, 16_382, 2)]);
     let before = topology.map();
@@ -67,9 +67,9 @@ fn sentinels_name_one_server_after_the_other() {
     let topology = Topology::sentinel(set);
     assert_eq!((topology.is_cluster(), topology.is_found()), (false, true));
     assert_eq!(topology.map().owner(7), None);
-    let primary = |port| Node {
+    let primary = |port| ServerAddress {
         address: Address::tcp("h", port),
-        ..Node::default()
+        ..ServerAddress::default()
     };
     assert!(topology.adopt_primary(primary(1), Some(0)));
     assert!(!topology.adopt_primary(primary(1), Some(0)));
@@ -80,7 +80,7 @@ fn sentinels_name_one_server_after_the_other() {
 
 #[test]
 fn who_served_before_is_remembered_and_is_the_same_when_it_serves_again() {
-    let topology = Topology::cluster(vec![Node::default()]);
+    let topology = Topology::cluster(vec![ServerAddress::default()]);
     topology.adopt(&[range(0, 16_383, 1)]);
     let first = Arc::clone(&topology.map().shards[0]);
     topology.adopt(&[range(0, 16_383, 2)]);
@@ -98,7 +98,7 @@ fn who_served_before_is_remembered_and_is_the_same_when_it_serves_again() {
 
 #[test]
 fn a_server_that_only_helps_out_is_one_and_the_same() {
-    let topology = Topology::cluster(vec![Node::default()]);
+    let topology = Topology::cluster(vec![ServerAddress::default()]);
     let address = Address::tcp("h", 9);
     let one = topology.shard_at(&address).expect("a guest");
     let other = topology.shard_at(&address).expect("a guest");

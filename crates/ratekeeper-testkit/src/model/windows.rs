@@ -66,9 +66,9 @@ impl FixedWindow {
     }
 }
 
-/// `sliding_window`: current + (k - 1) full + oldest * (1 - f), each counted from the list.
+/// `sliding_window` with `sub_windows`: current + (k - 1) full + oldest * (1 - f), each counted from the list.
 #[derive(Clone, Debug)]
-pub struct SlidingWindow {
+pub struct SubWindows {
     pub(crate) quota: u64,
     /// The number of sub-windows, k.
     count: u64,
@@ -78,7 +78,7 @@ pub struct SlidingWindow {
     latest: Timestamp,
 }
 
-impl SlidingWindow {
+impl SubWindows {
     pub(crate) fn new(spec: LimitSpec) -> Self {
         let count = u64::from(spec.sub_windows.unwrap_or(1));
         Self {

@@ -1,7 +1,7 @@
 //! `ratekeeper quota get|list|delete` and `ratekeeper reset`: tenants of a running service.
 
 use super::changes::changes;
-use super::tenant::{KnownTenant, own};
+use super::tenant::{KnownTenant, own, path};
 use crate::cli::{AdminAccess, QuotaDelete, QuotaList, TenantArgs};
 use crate::commands::admin::{Condition, query};
 use crate::output::{self, within_line};
@@ -85,18 +85,6 @@ pub(super) fn list(args: &QuotaList) -> Result<ExitCode> {
         Ok(page.next_cursor)
     })?;
     output::answer(access.json, &tenants, || Ok(table(&tenants)))
-}
-
-/// The path of a tenant's quotas, or of what `end` says about them.
-pub(super) fn path(args: &TenantArgs, end: &str) -> String {
-    // The colon of `hash:` is one of few characters that mean something: it may stand in a path.
-    let named = match args.tenant.strip_prefix("hash:") {
-        Some(hash) => format!("hash:{}", percent_encoded(hash)),
-        None => percent_encoded(&args.tenant),
-    };
-    let domain = args.domain.as_deref().map(percent_encoded);
-    let query = domain.map_or_else(String::new, |domain| format!("?domain={domain}"));
-    format!("/admin/v1/quotas/{named}{end}{query}")
 }
 
 /// Prints an answer: all of it as JSON, or what `text` makes of it.

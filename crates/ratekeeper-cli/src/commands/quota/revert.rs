@@ -1,8 +1,8 @@
 //! `ratekeeper quota revert`: a tenant's plans and overrides as they were, by the audit trail.
 
 use super::changes::changes;
-use super::live::{path, print_tenant};
-use super::tenant::{KnownTenant, is_outdated};
+use super::live::print_tenant;
+use super::tenant::{KnownTenant, is_outdated, path};
 use crate::cli::{QuotaRevert, TenantArgs};
 use crate::commands::admin::query;
 use crate::output::{self, within_line};

@@ -1,8 +1,8 @@
 //! A tenant as a service has it, on which a change is based.
 
-use super::live::path;
 use crate::cli::TenantArgs;
 use crate::commands::admin::{Condition, Refusal};
+use crate::settings::percent_encoded;
 use anyhow::{Context, Result, anyhow};
 use jiff::fmt::rfc2822;
 use ratekeeper_core::Timestamp;
@@ -69,6 +69,18 @@ impl KnownTenant {
     pub(super) fn condition(&self) -> Condition {
         self.version.map_or(Condition::Absent, Condition::Version)
     }
+}
+
+/// The path of a tenant's quotas, or of what `end` says about them.
+pub(super) fn path(args: &TenantArgs, end: &str) -> String {
+    // The colon of `hash:` is one of few characters that mean something: it may stand in a path.
+    let named = match args.tenant.strip_prefix("hash:") {
+        Some(hash) => format!("hash:{}", percent_encoded(hash)),
+        None => percent_encoded(&args.tenant),
+    };
+    let domain = args.domain.as_deref().map(percent_encoded);
+    let query = domain.map_or_else(String::new, |domain| format!("?domain={domain}"));
+    format!("/admin/v1/quotas/{named}{end}{query}")
 }
 
 /// The own plans and overrides of a tenant.

@@ -1,6 +1,6 @@
 //! A request that shows the rules at work: one that is denied after a few tries.
 
-use ratekeeper_core::{Algorithm, Micros};
+use ratekeeper_core::Micros;
 use ratekeeper_rules::{Domain, Entry, Node, Rule, RuleIndex, RuleSet};
 
 /// A request to try, and how often.
@@ -105,10 +105,8 @@ fn denied_at(rule: &Rule) -> Option<u64> {
     let limit = rule.limited()?;
     let tries = limit.capacity().checked_add(1)?;
     let enforced = rule.enabled && !rule.shadow && !rule.quota_mode && rule.enforce.is_all();
-    let counts = !matches!(
-        limit.algorithm(),
-        Algorithm::Concurrency | Algorithm::LeakyBucket
-    );
+    let algorithm = limit.algorithm();
+    let counts = !algorithm.holds_permits() && !algorithm.has_turns();
     let seen = limit.window() >= WINDOW_MIN && (2..=TRIES_MAX).contains(&tries);
     (enforced && counts && seen).then_some(tries)
 }

@@ -92,7 +92,7 @@ impl Compiler<'_, '_, '_> {
         let policy = self.policy(keys);
         let around = LimitDefaults {
             policy: &policy,
-            algorithm: self.around.default_algorithm(),
+            algorithm: self.around.profile.algorithm(),
         };
         let rate = keys.rate_limit.get();
         let mut limits = PlanLimits {
@@ -304,10 +304,9 @@ impl Compiler<'_, '_, '_> {
         if policy.consistency != Some(Consistency::Leased) {
             return;
         }
-        let counts_denied = self.around.profile == Profile::Envoy;
+        let counts_denied = policy.counts_denied(self.around.profile);
         let lease = policy.lease_time.unwrap_or(LEASE);
         let message = match Terms::try_new(limit, lease) {
-            // As it would be near its end.
             // Who leases a whole domain need not know of each limit.
             Err(Unleasable::TooSmall) if self.around.policy.consistency == policy.consistency => {
                 return;
@@ -318,7 +317,7 @@ impl Compiler<'_, '_, '_> {
                 return self.report.warn(mark, message, help);
             }
             Err(why) => format!("`consistency: leased` is not possible here: {why}"),
-            Ok(_) if policy.count_denied.unwrap_or(counts_denied) => {
+            Ok(_) if counts_denied => {
                 "`consistency: leased` is not possible with `count_denied`: denied requests would have to be \
                  charged in the shared store, one by one"
                     .to_owned()
@@ -337,8 +336,7 @@ impl Compiler<'_, '_, '_> {
         if policy.consistency != Some(Consistency::Synced) {
             return limit;
         }
-        let counts_denied = self.around.profile == Profile::Envoy;
-        let counts_denied = policy.count_denied.unwrap_or(counts_denied) && !spec.is_post_paid();
+        let counts_denied = policy.counts_denied(self.around.profile) && !spec.is_post_paid();
         let (why, help) = match SyncTerms::try_new(spec, policy.sync_interval) {
             Ok(_) if counts_denied => (
                 "nodes do not exchange denied hits, so `count_denied` cannot be used".to_owned(),

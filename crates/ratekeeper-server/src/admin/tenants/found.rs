@@ -11,9 +11,8 @@ use crate::access::Role;
 use crate::admin::denials::{groups, in_words};
 use crate::admin::named::Named;
 use crate::admin::options::Nodes;
-use crate::admin_json::{DenialGroup, ToldBy};
+use crate::admin_json::{DenialGroup, DeniedRequest, ToldBy};
 use crate::app::App;
-use crate::logs::denials::DeniedRequest;
 
 /// The most changes of the audit trail in an answer.
 const CHANGES_MAX: u64 = 10;

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use super::DeniedRequest;
+use crate::admin_json::DeniedRequest;
 
 /// The denials that are kept.
 const KEPT_MAX: usize = 1_000;
@@ -125,7 +125,7 @@ mod tests {
         DeniedRequest {
             time: String::new(),
             request_id: String::new(),
-            protocol: "http",
+            protocol: "http".to_owned(),
             domain: "d".to_owned(),
             key: format!("customer:{tenant}"),
             tenant: tenant.to_owned(),

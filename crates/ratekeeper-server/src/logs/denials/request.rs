@@ -4,9 +4,8 @@ use http::HeaderMap;
 use ratekeeper_core::Timestamp;
 use ratekeeper_http::answer::{Denial, HttpDenial, RequestStatus, denied_scope};
 use ratekeeper_limiter::{Decision, RequestDescriptors};
-use serde::Serialize;
-use utoipa::ToSchema;
 
+use crate::admin_json::DeniedRequest;
 use crate::admin_json::keys::shown;
 
 /// The most characters of a method or path.
@@ -34,40 +33,6 @@ impl<'a> CheckOrigin<'a> {
             path: None,
         }
     }
-}
-
-/// A denied request.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
-pub(crate) struct DeniedRequest {
-    pub(crate) time: String,
-    /// The caller's `x-request-id`, else one made here.
-    pub(crate) request_id: String,
-    pub(crate) protocol: &'static str,
-    pub(crate) domain: String,
-    /// The entry that names the tenant, or the first one of the descriptor: `api_key:~1f0c83aa5b92d07e`.
-    pub(crate) key: String,
-    /// The tenant as people know it: its value, or the last characters of a secret, `…x4f2`.
-    pub(crate) tenant: String,
-    /// The rule that denied; empty if the request brought its own limit.
-    pub(crate) rule: String,
-    /// The limit in words: `100 per 1m`.
-    pub(crate) limit: String,
-    /// The descriptor under the limit, secrets as fingerprints.
-    pub(crate) scope: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub(crate) method: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub(crate) path: Option<String>,
-    /// Absent if no wait helps.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub(crate) retry_after_ms: Option<u64>,
-    /// True if a failure mode denied it, not a counter.
-    pub(crate) degraded: bool,
-    /// False if it passed all the same, since the gateway is in shadow mode.
-    pub(crate) enforced: bool,
 }
 
 impl DeniedRequest {
@@ -156,7 +121,7 @@ impl DeniedRequest {
             tenant: cut(shown(key)),
             time: time.unwrap_or(jiff::Timestamp::MAX).to_string(),
             request_id,
-            protocol: origin.protocol,
+            protocol: origin.protocol.to_owned(),
             domain: cut(&denial.domain),
             rule: denial.rule().to_owned(),
             limit: denial.limit.clone(),

@@ -2,7 +2,7 @@
 
 use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
 
-use crate::access::callers::{Admitted, Callers, Denied, Power};
+use crate::access::callers::{Admitted, Callers, NotPermitted, Power};
 use crate::config::EnvoyCallers;
 use crate::listen::Peer;
 
@@ -52,7 +52,7 @@ impl RequiredPermissions {
         callers: &'a Callers,
         peer: Option<&Peer>,
         authorization: Option<&[u8]>,
-    ) -> Result<Admitted<'a>, Denied> {
+    ) -> Result<Admitted<'a>, NotPermitted> {
         let sender = callers.identify(peer, authorization)?;
         let powers = [
             (self.an_override, Power::Override),

@@ -259,12 +259,8 @@ impl LimitRequest<'_> {
         if quota == 0 {
             return Err(Refusal::invalid("limit", "a limit is at least 1"));
         }
-        let default = match self.burst {
-            Some(_) => Algorithm::TokenBucket,
-            None => Algorithm::SlidingWindow,
-        };
         let algorithm = match &*self.algorithm {
-            "" => default,
+            "" => Algorithm::by_burst(self.burst),
             name => Algorithm::from_name(name)
                 .filter(|algorithm| !algorithm.holds_permits())
                 .ok_or_else(|| Refusal::invalid("algorithm", algorithms()))?,

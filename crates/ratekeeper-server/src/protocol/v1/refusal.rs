@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use ratekeeper_limiter::HoldError;
 
-use crate::access::callers::Denied;
+use crate::access::callers::NotPermitted;
 use crate::app::NoRules;
 use crate::app::long_answers::NoAnswerRoom;
 
@@ -118,17 +118,17 @@ impl From<NoAnswerRoom> for Refusal {
     }
 }
 
-impl From<Denied> for Refusal {
-    fn from(denied: Denied) -> Self {
-        let reason = match denied {
-            Denied::Unknown(_) => Reason::Unauthenticated,
-            Denied::Forbidden(_) => Reason::Forbidden,
-            Denied::Guessing => Reason::Guessing,
+impl From<NotPermitted> for Refusal {
+    fn from(why: NotPermitted) -> Self {
+        let reason = match why {
+            NotPermitted::Unknown(_) => Reason::Unauthenticated,
+            NotPermitted::Forbidden(_) => Reason::Forbidden,
+            NotPermitted::Guessing => Reason::Guessing,
         };
         Self {
             reason,
             field: String::new(),
-            message: denied.to_string(),
+            message: why.to_string(),
         }
     }
 }

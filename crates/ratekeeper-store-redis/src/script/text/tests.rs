@@ -1,4 +1,4 @@
-use super::{ALGORITHMS, Clock, DECIDE, ESCROW, Script, branches};
+use super::{ALGORITHMS, Clock, DECIDE, ESCROW, GET, Script, branches};
 use crate::script::algorithm::ScriptAlgorithm;
 
 const CLOCKS: [Clock; 2] = [Clock::Server, Clock::FromCaller];
@@ -15,7 +15,11 @@ fn every_place_of_the_script_is_filled() {
 #[test]
 fn lua_names_algorithms_and_rust_numbers_them() {
     let clocks = CLOCKS.map(Clock::text);
-    for file in ALGORITHMS.into_iter().chain([DECIDE, ESCROW]).chain(clocks) {
+    for file in ALGORITHMS
+        .into_iter()
+        .chain([DECIDE, ESCROW, GET])
+        .chain(clocks)
+    {
         let number = compared(file).into_iter().find(|word| !is_name(word));
         assert_eq!(number, None, "in {file}");
     }

@@ -1,6 +1,6 @@
 //! The share of the oldest sub-window's hits that still counts.
 
-use super::sub_windows::SubWindows;
+use super::cut::SubWindows;
 
 /// Products below this are exact in a double.
 const EXACT: u128 = 1 << 53;

@@ -37,16 +37,16 @@
 //! writes that down, one of 0 hits too.
 
 mod carry;
+mod cut;
 mod ring;
-mod sub_windows;
 #[cfg(test)]
 mod tests;
 
 use crate::ask::Finding;
 use crate::{Ask, Limit, MAX_COUNT, Micros, Outcome, Spill, StateMut, StateRef, Timestamp};
 use carry::{carried, first_fit};
+pub(crate) use cut::SubWindows;
 use ring::{Counts, CountsMut, Listed, ListedMut, Packed, SHORT};
-pub(crate) use sub_windows::SubWindows;
 
 /// A counter read at a given time.
 #[derive(Clone, Copy)]

@@ -1,6 +1,6 @@
 //! The counts of k + 1 sub-windows, packed into words or listed on the heap.
 
-use super::sub_windows::SubWindows;
+use super::cut::SubWindows;
 use crate::{Heap, MAX_COUNT, Words};
 
 /// Bits of word 0 that hold the index of the current sub-window.

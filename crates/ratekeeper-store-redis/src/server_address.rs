@@ -11,7 +11,7 @@ const PORT: u16 = 6379;
 
 /// A server's address, login and TLS. Cheap to copy.
 #[derive(Clone, Default)]
-pub(crate) struct Node {
+pub(crate) struct ServerAddress {
     pub(crate) address: Address,
     pub(crate) login: Arc<Login>,
     /// The TLS settings of the connection; [`None`] if it is not encrypted.
@@ -35,7 +35,7 @@ pub(crate) struct Login {
     pub(crate) db: i64,
 }
 
-impl Node {
+impl ServerAddress {
     /// The address, without secrets.
     pub(crate) fn name(&self) -> String {
         self.address.to_string()
@@ -74,9 +74,9 @@ impl fmt::Display for Address {
 }
 
 /// Without the password, so that it can be logged.
-impl fmt::Debug for Node {
+impl fmt::Debug for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Node")
+        f.debug_struct("ServerAddress")
             .field("address", &self.address)
             .field("login", &self.login)
             .field("is_encrypted", &self.tls.is_some())
