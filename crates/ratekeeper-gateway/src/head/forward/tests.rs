@@ -2,14 +2,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::*;
-use crate::upstream::Address;
+use crate::upstream::{Address, KeptUpstream};
 use http::Request;
 use http::uri::Authority;
 use ratekeeper_http::TrustedProxies;
 
 fn upstream() -> Upstream {
     let addresses = vec![Address::new(Authority::from_static("10.0.0.9:80"))];
-    Upstream::new("u", addresses, Speech::Http1, Arc::default())
+    Upstream::new("u", addresses, Speech::Http1, &KeptUpstream::default())
 }
 
 /// The head that the upstream gets, as lines.

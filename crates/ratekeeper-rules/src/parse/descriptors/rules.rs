@@ -21,7 +21,7 @@ use crate::policy::Policy;
 use crate::region::share;
 use crate::rule::LEASE;
 use crate::{
-    Consistency, Enforce, FailureMode, LeakyOverRls, PlanIndex, Profile, Rule, RuleIndex, RuleLimit,
+    Consistency, Enforce, FailureMode, LeakyOverRls, PlanIndex, Rule, RuleIndex, RuleLimit,
 };
 
 impl Keys {
