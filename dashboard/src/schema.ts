@@ -137,6 +137,7 @@ export interface Denials {
 export interface DeniedRequest {
   /** True if a failure mode denied it, not a counter. */
   degraded: boolean;
+  /** The domain of the rule. */
   domain: string;
   /** False if it passed all the same, since the gateway is in shadow mode. */
   enforced: boolean;
@@ -144,12 +145,15 @@ export interface DeniedRequest {
   key: string;
   /** The limit in words: `100 per 1m`. */
   limit: string;
+  /** The method of the limited request; absent if the check does not say it. */
   method?: string;
+  /** Its path, without the query; absent likewise. */
   path?: string;
+  /** The protocol of the check: `http`, `rls` or `gateway`, for example. */
   protocol: string;
   /** The caller's `x-request-id`, else one made here. */
   request_id: string;
-  /** Absent if no wait helps. */
+  /** The time until it would pass; absent if no wait helps. */
   retry_after_ms?: number;
   /** The rule that denied; empty if the request brought its own limit. */
   rule: string;
@@ -157,6 +161,7 @@ export interface DeniedRequest {
   scope: string;
   /** The tenant as people know it: its value, or the last characters of a secret, `…x4f2`. */
   tenant: string;
+  /** The time of the denial, as RFC 3339. */
   time: string;
 }
 
