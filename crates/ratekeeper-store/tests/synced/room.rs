@@ -112,7 +112,7 @@ fn counters_without_hits_make_room_before_those_with_hits_of_any_node() {
     assert!((100..200).all(|number| known(number).others == 1));
 }
 
-/// Where windows are over, nothing else is forgotten: not what was never charged either.
+/// Counters that are still in their windows stay, those without hits too, as long as others make room whose windows are over.
 #[test]
 fn windows_that_are_over_make_room_alone() {
     let node = SyncedCounters::new(1);
