@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use http::header::{ALLOW, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_service_server::{
     RateLimitServiceServer, SERVICE_NAME,
@@ -165,9 +166,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> ByTonicAnswering {
-        if request.method() == Method::POST && !is_grpc(request.headers()) {
-            let mut answer = Response::new(Body::empty());
-            *answer.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+        if let Some(answer) = refusal(&request) {
             return ByTonicAnswering::Other(Box::pin(ready(Ok(answer))));
         }
         // The services that matter do not go through a router.
@@ -190,6 +189,25 @@ where
             answer.await.map(|answer| answer.map(Body::new))
         }))
     }
+}
+
+/// The answer to what is neither a call of gRPC, which are all by POST, nor for the page at `/`. tonic would take any method.
+fn refusal<B>(request: &Request<B>) -> Option<Response<Body>> {
+    const POST: HeaderValue = HeaderValue::from_static("POST");
+    let mut answer = Response::new(Body::empty());
+    if request.method() == Method::POST {
+        if is_grpc(request.headers()) {
+            return None;
+        }
+        *answer.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+    } else {
+        if request.uri().path() == root::PATH {
+            return None;
+        }
+        *answer.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+        answer.headers_mut().insert(ALLOW, POST);
+    }
+    Some(answer)
 }
 
 /// Returns true if `path` belongs to Envoy's service.

@@ -4,6 +4,8 @@ use axum::Router;
 use axum::routing::get;
 use http::StatusCode;
 
+pub(super) const PATH: &str = "/";
+
 /// The services, and where to read on.
 const TEXT: &str = "Ratekeeper decides whether requests may pass. This port speaks gRPC (HTTP/2).
 
@@ -23,5 +25,5 @@ pub(crate) fn over_http1() -> Router {
 
 /// Adds `/`.
 pub(super) fn add(router: Router) -> Router {
-    router.route("/", get(async || TEXT))
+    router.route(PATH, get(async || TEXT))
 }

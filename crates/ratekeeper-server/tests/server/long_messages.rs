@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest, handshake};
 use h2::{RecvStream, SendStream};
-use http::Request;
+use http::{Method, Request, StatusCode};
 use prost::Message;
 use ratekeeper_proto::WireEntry;
 use ratekeeper_proto::ratekeeper::v1;
@@ -19,6 +19,8 @@ use crate::support::{PATIENCE, RULES, start_with};
 const CHECK: &str = "/ratekeeper.v1.RateLimiterService/Check";
 const CHECK_BATCH: &str = "/ratekeeper.v1.RateLimiterService/CheckBatch";
 const CHECK_STREAM: &str = "/ratekeeper.v1.RateLimiterService/CheckStream";
+const RLS: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+const HEALTH: &str = "/grpc.health.v1.Health/Check";
 const REFLECTION: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 const OLD_REFLECTION: &str = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
 
@@ -55,7 +57,13 @@ impl Client {
     }
 
     async fn call(&self, path: &str) -> Call {
-        let request = Request::post(format!("http://localhost{path}"))
+        self.call_by(Method::POST, path).await
+    }
+
+    async fn call_by(&self, method: Method, path: &str) -> Call {
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("http://localhost{path}"))
             .header("content-type", "application/grpc")
             .header("te", "trailers");
         let mut client = self.0.clone().ready().await.unwrap();
@@ -185,6 +193,40 @@ async fn a_message_that_never_ends_ends_its_stream_and_holds_no_room_any_more() 
     // The stream holds up no short message on its connection, and no long one once its time is over.
     assert_eq!(client.status(CHECK, message(CHECK, 0)).await, "0");
     assert_eq!(endless.status().await, "4");
+    let long = message(CHECK_BATCH, LONG);
+    assert_eq!(client.status(CHECK_BATCH, long).await, "0");
+    running.stop().await;
+}
+
+/// gRPC has calls by POST alone, and what is refused takes no room.
+#[tokio::test]
+async fn a_call_by_another_method_is_refused_before_its_messages() {
+    let running = start_with(RULES, |config| {
+        config.bounds.long_messages_bytes_max = ROOM;
+    })
+    .await;
+    let client = Client::connect(running.addresses.grpc).await;
+    let mut kept = Vec::new();
+    for (method, path) in [
+        (Method::PUT, CHECK_STREAM),
+        (Method::PUT, CHECK_BATCH),
+        (Method::PUT, RLS),
+        (Method::PUT, REFLECTION),
+        (Method::PUT, HEALTH),
+        (Method::PUT, "/nowhere.Service/Call"),
+        (Method::GET, CHECK_STREAM),
+        (Method::OPTIONS, CHECK),
+    ] {
+        let what = format!("{method} {path}");
+        let mut call = client.call_by(method, path).await;
+        let long = unfinished(path, LONG);
+        call.sending.send_data(long, false).unwrap();
+        kept.push(call.sending);
+        let answer = timeout(PATIENCE, call.answer).await.expect("an answer");
+        let (head, _) = answer.unwrap().into_parts();
+        assert_eq!(head.status, StatusCode::METHOD_NOT_ALLOWED, "{what}");
+        assert_eq!(head.headers["allow"], "POST", "{what}");
+    }
     let long = message(CHECK_BATCH, LONG);
     assert_eq!(client.status(CHECK_BATCH, long).await, "0");
     running.stop().await;

@@ -91,3 +91,17 @@ async fn a_message_that_trickles_has_no_more_time() {
     assert_eq!(late.code(), Code::DeadlineExceeded);
     assert_eq!(begun.elapsed().as_secs(), WITHIN.as_secs());
 }
+
+/// The answer before it goes first: while its client takes none, nobody would look at the message's time.
+#[tokio::test]
+async fn a_message_in_pieces_takes_room_from_the_second_look_on() {
+    let room = ReadingRoom::new(100 << 10);
+    let data = [message(3), message(99 << 10)[..90 << 10].to_vec()].concat();
+    let mut incoming = Incoming::new(open(&data, 16_384), bounds(&room));
+    assert!(incoming.next().await.expect("it is plain").is_some());
+    let mut next = Box::pin(incoming.next());
+    for is_free in [true, false] {
+        assert!(next.as_mut().now_or_never().is_none());
+        assert_eq!(room.take_none().grow(100 << 10).is_ok(), is_free);
+    }
+}
