@@ -1,5 +1,6 @@
 //! `ratekeeper rules diff OLD NEW`.
 
+mod alike;
 mod loosened;
 mod report;
 mod requests;

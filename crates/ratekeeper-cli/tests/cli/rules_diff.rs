@@ -462,3 +462,75 @@ fn a_service_level_that_goes_is_warned_of() {
     assert_contains(warning, "removed, and no limit is left in its place");
     assert_eq!(warnings(level, level).len(), 0);
 }
+
+/// Nor does a limit hold that denies a share of subjects, or only beside others: neither in the place of one that is removed, nor
+/// in that of one whose requests a new descriptor takes.
+#[test]
+fn a_limit_that_is_hardly_enforced_takes_no_place() {
+    let all = |keys: &str| format!("{{ key: tenant, {keys}{LIMIT} }}");
+    let acme = |keys: &str| format!("{{ key: tenant, value: acme, {keys}{LIMIT} }}");
+    for (keys, in_place, takes) in [
+        ("enforce: 1%, ", "enforced for 1%", "and is enforced for 1%"),
+        (
+            "quota_mode: true, ",
+            "in quota mode",
+            "and is in quota mode",
+        ),
+    ] {
+        assert_eq!(
+            warnings(&rules(&[&all(keys), &acme("")]), &rules(&[&all(keys)])),
+            [format!(
+                "d.tenant_acme: removed; d.tenant decides in its place: 10 per 1s, {in_place}"
+            )]
+        );
+        assert_eq!(
+            warnings(&rules(&[&all("")]), &rules(&[&all(""), &acme(keys)])),
+            [format!(
+                "d.tenant_acme: new, {takes}; d.tenant held for its requests"
+            )]
+        );
+        // Where the other one denies as rarely, nothing is lost.
+        let both = rules(&[&all(keys), &acme(keys)]);
+        assert_eq!(warnings(&both, &rules(&[&all(keys)])).len(), 0);
+        assert_eq!(warnings(&rules(&[&all(keys)]), &both).len(), 0);
+    }
+    let shadow = all("shadow_mode: true, ");
+    assert_eq!(
+        warnings(&rules(&[&shadow, &acme("")]), &rules(&[&shadow])),
+        ["d.tenant_acme: removed, and no limit is left in its place"]
+    );
+}
+
+/// Descriptors that are alike are asked alike: their number does not multiply with that of the limits they may take requests from.
+#[test]
+fn many_new_descriptors_beside_many_limits_are_compared_in_time() {
+    const MANY: usize = 5_000;
+    let paths = (0..MANY).map(|path| format!("{{ key: path, value: /p{path}, {LIMIT} }}"));
+    let paths = paths.collect::<Vec<_>>().join(", ");
+    let old = format!("{{ key: tenant, descriptors: [ {paths} ] }}");
+    let tenants = |below: &dyn Fn(usize) -> String| {
+        let tenants = (0..1_000)
+            .map(|tenant| format!("{{ key: tenant, value: t{tenant}{} }}", below(tenant)));
+        let all: Vec<_> = [old.clone()].into_iter().chain(tenants).collect();
+        rules(&all.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let bare = tenants(&|_| String::new());
+    let with_any = tenants(&|_| format!(", descriptors: [ {{ key: path, {LIMIT} }} ]"));
+    let with_own = tenants(&|tenant| {
+        format!(", descriptors: [ {{ key: path, value: /own{tenant}, {LIMIT} }} ]")
+    });
+    let by_path = |text: &str| text.replace("domain: d", "domain: d\nevaluation: path");
+    let limited = tenants(&|_| format!(", {LIMIT}"));
+    let old = rules(&[&old]);
+    for (old, new, told) in [
+        (old.clone(), bare, 1_000),
+        (old.clone(), with_any, 0),
+        (old.clone(), with_own, 1_000),
+        (by_path(&old), by_path(&limited), 0),
+    ] {
+        let began = std::time::Instant::now();
+        assert_eq!(warnings(&old, &new).len(), told);
+        // One after the other, they took minutes.
+        assert!(began.elapsed() < std::time::Duration::from_secs(30));
+    }
+}

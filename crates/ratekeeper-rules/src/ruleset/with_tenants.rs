@@ -17,8 +17,8 @@ use crate::{Domain, PlanIndex, Rule, RuleIndex, ServiceLevel};
 pub struct WithTenants {
     /// The rules.
     pub rules: RuleSet,
-    /// Domains, plans and limits that tenants have and the rules do not allow, limits on a plan of one of these tenants: such a
-    /// tenant is on the default plan, without that limit.
+    /// Domains, plans and limits that tenants have and the rules do not allow, also a limit that the rules do not allow on the
+    /// plan of a tenant who has it: such a tenant is on the default plan, without that limit.
     pub unknown: usize,
 }
 

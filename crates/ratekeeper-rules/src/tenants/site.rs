@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ratekeeper_core::{Algorithm, Limit};
+use ratekeeper_core::{Algorithm, Limit, Micros};
 
 use super::level::{LevelTarget, NoLevel};
 use super::{CUSTOM, Pattern};
@@ -38,7 +38,7 @@ pub(crate) struct Target {
     path: Arc<[Box<str>]>,
     /// The rule of the default plan whose policy the override takes over, if there is one.
     base: Option<RuleIndex>,
-    /// The rules of other plans in this place that regions share in another way.
+    /// The rules of other plans in this place that regions share in another way, or that they count in another.
     apart: Box<[(PlanIndex, RuleIndex)]>,
 }
 
@@ -179,7 +179,8 @@ impl Site<'_> {
         })
     }
 
-    /// The first rates of plans at `node` that regions share in another way than `base`.
+    /// The first rates of plans at `node` from which an override takes what `base` has not: what they say of regions, and what
+    /// goes with that.
     fn apart(
         &self,
         node: &Node,
@@ -193,7 +194,9 @@ impl Site<'_> {
         };
         let apart = node.by_plan().filter_map(|(plan, of_plan)| {
             let index = of_plan.iter().copied().find(is_rate)?;
-            let differs = RegionKeys::of(&rules[index.get()]) != RegionKeys::of(base);
+            let rule = &rules[index.get()];
+            let differs = RegionKeys::of(rule) != RegionKeys::of(base)
+                || is_lent(rule) && counting(rule) != counting(base);
             differs.then_some((plan, index))
         });
         apart.collect()
@@ -262,14 +265,24 @@ fn share_like(base: &mut Rule, rule: &Rule) {
     base.regions = rule.regions;
     base.post_interval = rule.post_interval;
     base.on_silence = rule.on_silence;
-    if matches!(
-        rule.regions,
-        Some(RegionMode::Bounded | RegionMode::Counted)
-    ) {
+    if is_lent(rule) {
         base.consistency = rule.consistency;
         base.lease = rule.lease;
         base.store.clone_from(&rule.store);
     }
+}
+
+/// Returns true if regions lend each other parts of the limit, or count it together.
+const fn is_lent(rule: &Rule) -> bool {
+    matches!(
+        rule.regions,
+        Some(RegionMode::Bounded | RegionMode::Counted)
+    )
+}
+
+/// How and where hits of the rule are counted.
+fn counting(rule: &Rule) -> (Option<Consistency>, Micros, Option<&str>) {
+    (rule.consistency, rule.lease, rule.store.as_deref())
 }
 
 /// The limit as its counters are kept: one that is synced is cut into sub-windows, if it can be.

@@ -90,12 +90,56 @@ fn an_override_is_shared_whatever_the_default_plan_says_of_its_consistency() {
     }
 }
 
+/// Both plans may be shared alike, and differ in how and where they count: what goes with the regions is the plan's then, too.
+#[test]
+fn an_override_counts_where_its_plan_does_though_the_default_plan_is_shared_alike() {
+    let text = text(
+        "{ window: 1m, limit: 600, algorithm: fixed_window, consistency: leased, regions: bounded }",
+        "{ window: 1m, limit: 6000, algorithm: token_bucket, consistency: exact, regions: bounded }",
+    );
+    let bucket = "window: 1m, limit: 9000, algorithm: token_bucket";
+    let of_files = rules(&listed(&text, "pro", bucket), "eu");
+    let quotas = stored(9_000, Some("token_bucket"));
+    let without = rules(&text, "eu");
+    assert_eq!(quotas.check("d", &without), Ok(()));
+    let (with, unknown) = with(&without, &quotas);
+    assert_eq!(unknown, 0);
+    for rules in [of_files, with] {
+        let shared = (4_500, Some(RegionMode::Bounded));
+        assert_eq!(enforced(&rules, "acme", 0), shared);
+        let mut own = rules.rules().iter().rev();
+        let own = own.find(|rule| rule.plan.as_deref() == Some("custom"));
+        let own = own.expect("the override's");
+        assert_eq!(own.consistency, Some(Consistency::Exact));
+    }
+    // On the default plan it is refused, as that cannot lend buckets.
+    let told = refused(&listed(&text, "free", bucket));
+    assert!(
+        told[0].contains("with `consistency: leased` here"),
+        "{told:?}"
+    );
+}
+
+/// The same of stores.
+#[test]
+fn an_override_of_a_lent_limit_counts_in_the_store_of_its_plan() {
+    let text = text(
+        "{ window: 1m, limit: 600, algorithm: fixed_window, regions: bounded }",
+        "{ window: 1m, limit: 6000, algorithm: fixed_window, store: other, regions: bounded }",
+    );
+    let listed = listed(&text, "pro", "window: 1m, limit: 9000");
+    let rules = rules(&listed, "eu");
+    let mut own = rules.rules().iter();
+    let own = own.find(|rule| rule.plan.as_deref() == Some("custom"));
+    assert_eq!(own.expect("the override's").store.as_deref(), Some("other"));
+}
+
 /// The override names an algorithm that cannot be shared where hits are leased.
 #[test]
 fn an_override_is_refused_where_its_buckets_would_be_leased_and_lent() {
     let text = text(
         "{ window: 1m, limit: 600, consistency: leased, regions: bounded }",
-        "{ window: 1m, limit: 6000 }",
+        "{ window: 1m, limit: 6000, consistency: leased }",
     );
     let quotas = stored(9_000, Some("token_bucket"));
     let told = quotas.check("d", &rules(&text, "eu"));

@@ -13,7 +13,7 @@ pub(super) fn all(old: &RuleSet, new: &RuleSet) -> Vec<String> {
     let mut told = BTreeSet::new();
     for rule in before.by_id.values().filter(|rule| before.denies(rule)) {
         let id = &rule.id;
-        let earlier = before.requests.get(&**id);
+        let earlier = before.of_rules.get(&**id);
         let now = after.by_id.get(&**id).copied();
         let now = now.or_else(|| after.renamed(rule, earlier?, &before));
         let why = match now {
@@ -48,9 +48,25 @@ fn laxer(now: &Rule, before: &Rule) -> Option<String> {
         let (from, to) = (before.enforce, now.enforce);
         return Some(format!("it is enforced for {to} now, no longer for {from}"));
     }
-    let is_quota = now.quota_mode && !before.quota_mode;
-    is_quota
+    is_laxer(now, before)
         .then(|| "it is in quota mode now, and denies only what no other rule lets pass".to_owned())
+}
+
+/// Returns true if `now` denies less often than `before`, whatever its limit is.
+pub(super) fn is_laxer(now: &Rule, before: &Rule) -> bool {
+    now.enforce < before.enforce || now.quota_mode && !before.quota_mode
+}
+
+/// The way in which a rule denies less often than another could.
+pub(super) fn how_often(rule: &Rule) -> Option<String> {
+    let mut how = Vec::new();
+    if rule.enforce < Enforce::ALL {
+        how.push(format!("enforced for {}", rule.enforce));
+    }
+    if rule.quota_mode {
+        how.push("in quota mode".to_owned());
+    }
+    (!how.is_empty()).then(|| how.join(" and "))
 }
 
 /// Says of each domain whose limits hold no longer for requests with further entries.
@@ -77,8 +93,10 @@ pub(super) struct Side<'a> {
     by_id: HashMap<&'a str, &'a Rule>,
     /// The ids of the rules whose service level is disabled.
     off: HashSet<&'a str>,
-    /// A request for each rule, by its id.
-    requests: HashMap<&'a str, Request>,
+    /// A request for each descriptor, by domain.
+    pub(super) requests: Vec<(&'a Domain, Vec<Request>)>,
+    /// The one of each rule, by its id.
+    of_rules: HashMap<&'a str, Request>,
 }
 
 impl<'a> Side<'a> {
@@ -92,18 +110,24 @@ impl<'a> Side<'a> {
         let is_shared = |rule: &&Rule| rule.plan.as_deref() != Some(CUSTOM);
         let shared = rules.rules().iter().filter(is_shared);
         let id = |index: &RuleIndex| &*rules.rule(*index).id;
-        let mut requests = HashMap::new();
+        let (mut requests, mut of_rules) = (Vec::new(), HashMap::new());
         for domain in domains(rules) {
-            for (request, node) in Request::all(rules, domain) {
+            let all = Request::all(rules, domain);
+            for (request, node) in &all {
                 let ids = rules_at(node).map(id);
-                requests.extend(ids.map(|id| (id, request.clone())));
+                of_rules.extend(ids.map(|id| (id, request.clone())));
             }
+            requests.push((
+                domain,
+                all.into_iter().map(|(request, _)| request).collect(),
+            ));
         }
         Self {
             rules,
             by_id: shared.map(|rule| (&*rule.id, rule)).collect(),
             off: off.map(id).collect(),
             requests,
+            of_rules,
         }
     }
 
@@ -151,9 +175,11 @@ impl<'a> Side<'a> {
         if now().any(|rule| is_as_strict(rule, gone)) {
             return None;
         }
-        if let Some(now) = now().min_by_key(|rule| hits_per_time(rule)) {
+        if let Some(now) = now().min_by_key(|rule| (is_laxer(rule, gone), hits_per_time(rule))) {
             let (other, limit) = (&now.id, now.quota_in_words());
-            return Some(format!("; {other} decides in its place: {limit}"));
+            let how = how_often(now).map(|how| format!(", {how}"));
+            let how = how.unwrap_or_default();
+            return Some(format!("; {other} decides in its place: {limit}{how}"));
         }
         let walk = found.map(|(domain, request)| request.walk(domain));
         let is_there = walk.is_some_and(|walk| stays(&walk, gone));
@@ -165,12 +191,12 @@ impl<'a> Side<'a> {
 }
 
 /// All domains, also that of the service levels.
-pub(super) fn domains(rules: &RuleSet) -> impl Iterator<Item = &Domain> {
+fn domains(rules: &RuleSet) -> impl Iterator<Item = &Domain> {
     rules.domains().chain(rules.service_level_domain())
 }
 
 /// The rules of a node on all plans.
-fn rules_at(node: &Node) -> impl Iterator<Item = &RuleIndex> {
+pub(super) fn rules_at(node: &Node) -> impl Iterator<Item = &RuleIndex> {
     let of_plans = node.by_plan().flat_map(|(_, rules)| rules);
     node.rules().iter().chain(of_plans)
 }
@@ -194,8 +220,11 @@ fn hits_per_time(rule: &Rule) -> u128 {
     })
 }
 
-/// Returns true if the limit lets no more pass than `before`, neither at once nor over time.
+/// Returns true if the rule denies as often as `before`, and its limit lets no more pass, neither at once nor over time.
 fn is_as_strict(now: &Rule, before: &Rule) -> bool {
+    if is_laxer(now, before) {
+        return false;
+    }
     let (Some(now), Some(before)) = (now.limited(), before.limited()) else {
         return false;
     };

@@ -20,14 +20,20 @@ impl Request {
     }
 
     /// This one, which ends at `node`, with more entries for each node below that.
-    pub(super) fn all_below<'a>(
-        &self,
-        (rules, domain): (&'a RuleSet, &'a Domain),
-        node: &'a Node,
-    ) -> Vec<(Self, &'a Node)> {
+    pub(super) fn all_below(&self, (rules, domain): (&RuleSet, &Domain), node: &Node) -> Vec<Self> {
         let mut all = Vec::new();
         self.add_below((rules, domain), node.nodes(), &mut all);
-        all
+        all.into_iter().map(|(request, _)| request).collect()
+    }
+
+    /// The entries that it has beyond those of `head`.
+    pub(super) fn beyond(mut self, head: &Self) -> Self {
+        Self(self.0.split_off(head.0.len()))
+    }
+
+    /// This one with the entries of `further`.
+    pub(super) fn with(&self, further: &Self) -> Self {
+        Self([&*self.0, &*further.0].concat())
     }
 
     fn add_below<'a>(
