@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import subprocess
+import sys
 import threading
 import unittest
 import warnings
@@ -19,6 +22,22 @@ QUESTION = Question.of("shop", tenant="abc")
 
 def grant(path: str, body: Any) -> Any:
     return {"decision": "allow", "permit": "p", "expires_after_ms": 60_000, "was_held": True}
+
+
+SCRIPT = """
+from ratekeeper import Gate
+from ratekeeper.service import AsyncRatekeeper, LocalLimits, Ratekeeper
+client, open_client = Ratekeeper("http://127.0.0.1:1"), AsyncRatekeeper("http://127.0.0.1:1")
+gate, limits = Gate(), LocalLimits([])
+client.close()
+"""
+
+
+class Programs(unittest.TestCase):
+    def test_a_program_that_holds_clients_in_globals_ends_without_a_word(self) -> None:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        ended = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, timeout=60)
+        self.assertEqual((ended.stderr.decode(), ended.returncode), ("", 0))
 
 
 class Connections(unittest.TestCase):

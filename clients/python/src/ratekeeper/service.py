@@ -96,7 +96,7 @@ class Ratekeeper(Calls):
         self._released = threading.Condition()
         # Those under way.
         self._releases = 0
-        in_child(self._begin)
+        in_child(self, Ratekeeper._begin)
 
     def _begin(self) -> None:
         """In a forked process: threads, locks, calls and connections are those of its parent."""
@@ -328,7 +328,7 @@ class AsyncRatekeeper(Calls):
         self._tls = httpx.create_ssl_context() if transport is None else True
         self._client = self._connecting(authorization(token))
         self._begin()
-        in_child(self._begin_in_child)
+        in_child(self, AsyncRatekeeper._begin_in_child)
 
     def _begin(self) -> None:
         """Begins without calls."""
