@@ -55,6 +55,28 @@ class Pacing(unittest.TestCase):
         self.assertLessEqual(result.denied, 4)
         self.assertGreaterEqual(result.passed, 0.9 * 700)
 
+    def test_an_answer_that_a_denial_overtook_promises_nothing_as_when_the_limit_was_lowered(self) -> None:
+        pacer, lane = Pacer(), Lane("b", "r")
+
+        def sent(now: float) -> Ticket:
+            taken = pacer.take(lane, now)
+            assert isinstance(taken, Ticket)
+            return taken
+
+        def answer(ticket: Ticket, status: int, quota: int, left: int, now: float) -> None:
+            told = [("ratelimit-policy", f'"p";q={quota};w=1'), ("ratelimit", f'"p";r={left};t=1')]
+            pacer.answered(ticket, read_rate_limit_info(status, told), now)
+
+        answer(sent(0), 200, 60, 59, 1)
+        earlier, later = sent(2), sent(2)
+        answer(later, 429, 20, 0, 3)
+        answer(earlier, 200, 60, 58, 4)
+        for now in (4.0, 200.0, 1000.0):
+            self.assertNotIsInstance(pacer.take(lane, now), Ticket)
+        answer(sent(1003), 200, 20, 19, 1004)
+        for _ in range(19):
+            sent(1004)
+
     def test_a_batch_within_the_limit_takes_no_longer_than_its_answers_but_for_the_first(self) -> None:
         result = Simulation([FixedWindow("a", lambda: 50, SECOND)], 10, [50], requests=50, start_ms=0).run()
         self.assertEqual(result.passed, 50)

@@ -771,9 +771,9 @@ class Calls(unittest.TestCase):
 
         begun: list[One] = []
         ones = [One(), One()]
-        with mock.patch("ratekeeper._fork._begins", set()):
+        with mock.patch("ratekeeper._fork._begins", {}):
             for one in ones:
-                _fork.in_child(one.begin)
+                _fork.in_child(one, One.begin)
             with self.assertRaisesRegex(ValueError, "1"):
                 _fork._begin_all()  # pyright: ignore[reportPrivateUsage]
         self.assertEqual(len(begun), 2)

@@ -86,6 +86,8 @@ export class Policy {
   #own = 0;
   /** Requests that passed at a small bucket's rate; undefined once one was denied. */
   #ratePassed: number | undefined = 0;
+  /** When the last denial came. */
+  #deniedAt = -Infinity;
   /** Denials in a row, of requests that were sent when there should have been more. */
   #misses = 0;
   readonly #random: () => number;
@@ -102,6 +104,7 @@ export class Policy {
     if (limit.quota !== undefined && limit.quota !== this.quota) {
       this.quota = limit.quota;
       this.#capacity = 0;
+      this.#anchor = undefined;
       this.#ratePassed = 0;
     }
     this.windowMs = limit.windowMs ?? this.windowMs;
@@ -137,8 +140,10 @@ export class Policy {
     const remaining = told.denied ? 0 : told.remaining;
     if (remaining === undefined) return place === EARLIER ? undefined : this.#lower();
     if (place.byRate && this.#ratePassed !== undefined) this.#ratePassed = told.denied ? undefined : this.#ratePassed + 1;
+    // It may have been decided before the denial, which overtook it, and by a limit that was higher then.
+    if (!told.denied && place.sentAt < this.#deniedAt) return;
     if (told.isOwn) this.#compare(remaining);
-    if (told.denied) this.#isExplained = false;
+    if (told.denied) [this.#isExplained, this.#deniedAt] = [false, now];
     else if (told.isOwn) this.#explain(remaining, now);
     // A denial ends what others promised. What was sent after an answer arrived was decided after it.
     this.#bounds = this.#bounds.filter((bound) => !told.denied && bound.answeredAt > place.sentAt).slice(1 - BOUNDS_MAX);
@@ -229,7 +234,8 @@ export class Policy {
     const { quota, windowMs } = this;
     const last = this.#bounds.at(-1);
     if (!last || !quota || !windowMs || this.#ratePassed === undefined || this.#isShared()) return Infinity;
-    const isSmall = this.#capacity < 0.9 * quota && (this.#capacity * windowMs) / quota < ROUNDING_MS;
+    // After a denial by a quota that is new, nothing is known of its bucket.
+    const isSmall = this.#capacity > 0 && this.#capacity < 0.9 * quota && (this.#capacity * windowMs) / quota < ROUNDING_MS;
     // Such a bucket has more within a second, as it tells.
     if (!isSmall || this.#isExplained !== false || this.#moreAt > last.answeredAt + ROUNDING_MS) return Infinity;
     // The first goes alone; each that passes allows one more beside it.

@@ -96,3 +96,24 @@ test("a request that ends what is done after denials without a name is settled f
   answer(take("limited"), 200, told(5));
   for (let left = 5; left > 0; left--) take("limited");
 });
+
+test("an answer that a denial overtook promises nothing, as when the limit was lowered", () => {
+  const pacer = new Pacer();
+  const take = (now: number) => pacer.take({ budget: "b", route: "r" }, now);
+  const sent = (now: number): Ticket => {
+    const taken = take(now);
+    assert.ok("sentAt" in taken);
+    return taken;
+  };
+  const answer = (ticket: Ticket, status: number, quota: number, left: number, now: number): void => {
+    const told = { "ratelimit-policy": `"p";q=${quota};w=1`, ratelimit: `"p";r=${left};t=1` };
+    pacer.answered(ticket, readRateLimitInfo(status, Object.entries(told)), now);
+  };
+  answer(sent(0), 200, 60, 59, 1);
+  const [earlier, later] = [sent(2), sent(2)];
+  answer(later, 429, 20, 0, 3);
+  answer(earlier, 200, 60, 58, 4);
+  for (const now of [4, 200, 1000]) assert.ok("waitMs" in take(now), `at ${now}`);
+  answer(sent(1003), 200, 20, 19, 1004);
+  for (let left = 19; left > 0; left--) sent(1004);
+});

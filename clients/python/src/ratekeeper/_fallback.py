@@ -53,7 +53,7 @@ class LocalLimits:
         # When each bucket will be full.
         self._full: OrderedDict[object, float] = OrderedDict()
         self._begin()
-        in_child(self._begin)
+        in_child(self, LocalLimits._begin)
 
     def _begin(self) -> None:
         """A forked process goes on with the buckets as they were: another thread may have had the lock."""

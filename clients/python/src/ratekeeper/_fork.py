@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import Callable, Optional
+from typing import Any, Callable, Optional, TypeVar
 
-_begins: set[weakref.WeakMethod[Callable[[], None]]] = set()
+_T = TypeVar("_T")
+
+# No ``WeakMethod``: those of objects that last until the program ends would be called back without their module.
+_begins: weakref.WeakKeyDictionary[Any, Callable[[Any], None]] = weakref.WeakKeyDictionary()
 
 
-def in_child(begin: Callable[[], None]) -> None:
+def in_child(owner: _T, begin: Callable[[_T], None]) -> None:
     """Calls a method in each process that is forked from now on, for as long as its object is there."""
-    _begins.add(weakref.WeakMethod(begin, _begins.discard))
+    _begins[owner] = begin
 
 
 def _begin_all() -> None:
     failed: Optional[Exception] = None
-    for method in list(_begins):
-        begin = method()
+    for owner, begin in list(_begins.items()):
         try:
-            if begin:
-                begin()
+            begin(owner)
         except Exception as error:
             # The others would keep the locks of the parent.
             failed = failed or error

@@ -53,7 +53,7 @@ class Gate:
         time that the first of them goes alone, in seconds. ``random``: numbers from 0 to 1."""
         self._new_pacer = partial(Pacer, concurrency, learn * 1000, random)
         self._begin()
-        in_child(self._begin)
+        in_child(self, Gate._begin)
 
     def _begin(self) -> None:
         """Begins without requests: in a forked process, those of its parent are answered there."""

@@ -112,6 +112,8 @@ class Policy:
         self._own = 0.0
         # Requests that passed at a small bucket's rate; None once one was denied.
         self._rate_passed: Optional[int] = 0
+        # When the last denial came.
+        self._denied_at = -math.inf
         # Denials in a row, of requests that were sent when there should have been more.
         self._misses = 0
 
@@ -120,6 +122,7 @@ class Policy:
         if limit.quota is not None and limit.quota != self.quota:
             self.quota = limit.quota
             self._capacity = 0
+            self._anchor = None
             self._rate_passed = 0
         if limit.window_ms is not None:
             self.window_ms = limit.window_ms
@@ -163,10 +166,13 @@ class Policy:
             return
         if place.by_rate and self._rate_passed is not None:
             self._rate_passed = None if told.denied else self._rate_passed + 1
+        # It may have been decided before the denial, which overtook it, and by a limit that was higher then.
+        if not told.denied and place.sent_at < self._denied_at:
+            return
         if told.is_own:
             self._compare(remaining)
         if told.denied:
-            self._is_explained = False
+            self._is_explained, self._denied_at = False, now
         elif told.is_own:
             self._explain(remaining, now)
         # A denial ends what others promised. What was sent after an answer arrived was decided after it.
@@ -253,7 +259,8 @@ class Policy:
         if self._rate_passed is None or self._is_shared() or self._is_explained is not False:
             return math.inf
         per_hit = self.window_ms / self.quota
-        if self._capacity >= 0.9 * self.quota or self._capacity * per_hit >= ROUNDING_MS:
+        # After a denial by a quota that is new, nothing is known of its bucket.
+        if self._capacity == 0 or self._capacity >= 0.9 * self.quota or self._capacity * per_hit >= ROUNDING_MS:
             return math.inf
         last = self._bounds[-1]
         # Such a bucket has more within a second, as it tells.

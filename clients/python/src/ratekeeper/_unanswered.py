@@ -47,6 +47,13 @@ class Unanswered:
             was_looked_for, self._is_looked_for = self._is_looked_for, True
             return not was_looked_for
 
+    def goes_on(self) -> bool:
+        """After ``stopped``, returns true if somebody has to begin to ask again: there is something left."""
+        with self._lock:
+            begins = bool(self._calls) and not self._is_looked_for
+            self._is_looked_for = self._is_looked_for or begins
+            return begins
+
     def first(self) -> Optional[tuple[float, Lost]]:
         """The seconds to wait, and what to ask for then. None if there is nothing left, and the asking ends."""
         with self._lock:

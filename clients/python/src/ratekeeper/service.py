@@ -96,7 +96,7 @@ class Ratekeeper(Calls):
         self._released = threading.Condition()
         # Those under way.
         self._releases = 0
-        in_child(self._begin)
+        in_child(self, Ratekeeper._begin)
 
     def _begin(self) -> None:
         """In a forked process: threads, locks, calls and connections are those of its parent."""
@@ -310,7 +310,8 @@ class Permit(Held):
 
 
 class AsyncRatekeeper(Calls):
-    """Like ``Ratekeeper``, for asyncio: for one event loop at a time."""
+    """Like ``Ratekeeper``, for asyncio: for one event loop at a time. Threads with loops of their own need clients of their
+    own: calls in a second loop raise ``RuntimeError`` until the first one is closed."""
 
     def __init__(
         self,
@@ -328,7 +329,7 @@ class AsyncRatekeeper(Calls):
         self._tls = httpx.create_ssl_context() if transport is None else True
         self._client = self._connecting(authorization(token))
         self._begin()
-        in_child(self._begin_in_child)
+        in_child(self, AsyncRatekeeper._begin_in_child)
 
     def _begin(self) -> None:
         """Begins without calls."""
@@ -337,7 +338,11 @@ class AsyncRatekeeper(Calls):
         # Held, so that they are not collected before they end.
         self._tasks: set[asyncio.Task[None]] = set()
         self._releases: set[asyncio.Task[bool]] = set()
+        self._giving_back: Optional[asyncio.Task[None]] = None
+        self._lock = threading.Lock()
         self._loop: Optional[asyncio.AbstractEventLoop] = None
+        # Where that runs.
+        self._thread = threading.current_thread()
 
     def _begin_in_child(self) -> None:
         """The loop and its tasks are those of the parent, which holds the places of calls under way."""
@@ -397,7 +402,7 @@ class AsyncRatekeeper(Calls):
                 await acquired.permit.__aexit__()
 
     async def release(self, permit: str) -> bool:
-        self._drop_closed()
+        self._enter_loop()
         # A task of its own goes on when the caller is cancelled.
         task = asyncio.ensure_future(self._let_go(permit))
         self._releases.add(task)
@@ -410,7 +415,8 @@ class AsyncRatekeeper(Calls):
     async def _let_go(self, permit: str) -> bool:
         try:
             return await self._run(self._release(permit))
-        except Away:
+        except (Away, asyncio.CancelledError):
+            # Cancelled with its loop.
             self._look_for(Lost("release", {"permit": permit}))
             raise
 
@@ -434,7 +440,7 @@ class AsyncRatekeeper(Calls):
     async def aclose(self) -> None:
         """Ends the client, and all of its calls but releases: for those it waits up to a second. What has no answer yet is
         asked for once more, within the same time."""
-        self._drop_closed()
+        self._enter_loop()
         deadline = time.monotonic() + _RELEASED_IN
         for task in self._tasks:
             task.cancel()
@@ -466,7 +472,7 @@ class AsyncRatekeeper(Calls):
     async def _do(self, step: Union[Place, Join, Post, float]) -> Json:
         if isinstance(step, Post):
             return await self._post(step)
-        self._drop_closed()
+        self._enter_loop()
         if isinstance(step, Place):
             answer: Optional[Json] = {} if await self._places.enter(step.patience, step.goes_first) else None
         elif isinstance(step, Join):
@@ -495,23 +501,48 @@ class AsyncRatekeeper(Calls):
             return away
         return [mapping(one) for one in sequence(answer.get("results"))]
 
-    def _drop_closed(self) -> None:
-        """Drops the tasks of loops that were closed without ending them, gives their places back, and leaves their
-        connections."""
+    def _enter_loop(self) -> None:
+        """Goes on in the loop that runs, on connections of its own. Raises ``RuntimeError`` while another may use it."""
         loop = asyncio.get_running_loop()
         if self._loop is loop:
             return
-        if self._loop is not None:
+        with self._lock:
+            before = self._loop
+            if before is not None and not before.is_closed():
+                # One that does not run may go on at any time in its thread, which is this one or has ended.
+                is_elsewhere = self._thread is not threading.current_thread() and self._thread.is_alive()
+                if before.is_running() or is_elsewhere:
+                    raise RuntimeError("this client is used by an event loop that is not closed: make one for each thread")
+            self._loop, self._thread = loop, threading.current_thread()
+        if before is not None:
             self._connect_anew()
-        self._loop = loop
-        self._tasks.difference_update([task for task in self._tasks if task.get_loop().is_closed()])
-        self._releases.difference_update([task for task in self._releases if task.get_loop().is_closed()])
+            self._drop_closed()
+        if not self._client.is_closed and self._unanswered.goes_on():
+            self._begin_to_give_back()
+
+    def _drop_closed(self) -> None:
+        """Drops the tasks of loops that were closed without ending them, and gives their places back."""
+        for tasks in (self._tasks, self._releases):
+            for task in [task for task in tasks if task.get_loop().is_closed()]:
+                tasks.discard(task)
+                # As asyncio does for its own: it would print that the task never ended.
+                setattr(task, "_log_destroy_pending", False)
+                # What it leads or looks for is free now, and not when it is collected. It may wait for what was closed.
+                with suppress(RuntimeError):
+                    if coroutine := task.get_coro():
+                        coroutine.close()
         for together in self._together.values():
             together.drop_closed()
+        if self._giving_back and self._giving_back.get_loop().is_closed():
+            self._giving_back = None
+            self._unanswered.stopped()
 
     def _look_for(self, lost: Lost) -> None:
         if self._unanswered.add(lost):
-            self._start(self._give_back())
+            self._begin_to_give_back()
+
+    def _begin_to_give_back(self) -> None:
+        self._giving_back = self._start(self._give_back())
 
     def _start(self, steps: Steps[None]) -> asyncio.Task[None]:
         return self._start_task(self._run(steps))
