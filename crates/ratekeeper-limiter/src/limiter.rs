@@ -290,23 +290,27 @@ impl<S: Store> Limiter<S> {
 
     /// Names counters by `hash_key` from now on, so that nodes with one store find each other's. Hits
     /// counted and permits granted under the old names are not found again, and those in this node's memory are
-    /// [forgotten](Self::forgotten): until their windows end they would take the room of others.
+    /// [forgotten](Self::forgotten): until their windows end they would take the room of others. That takes seconds for a full
+    /// memory, in which requests are decided.
     pub fn adopt_hash_key(&self, hash_key: HashKey) {
         // Usually the key is unchanged, which is found without taking the lock.
         if self.hash_key() == hash_key {
             return;
         }
-        let _alone = self.sources.lock();
+        let alone = self.sources.lock();
         let before = self.snapshot.load();
         if before.namer.hash_key() == hash_key {
             return;
         }
         let (rules, switches) = (before.shared_rules(), before.switches().clone());
         let namer = Namer::new(hash_key).with_fingerprints(self.options.fingerprint_key);
-        // Before there are counters by the new key, which are to stay.
+        self.put(rules, switches, namer, Before::Snapshot(&before));
+        // Those who put rules in force need not wait.
+        drop(alone);
+        // After the key: what requests count by the former one meanwhile would stay, unseen and untold. Of those by the new key
+        // some are forgotten too, and told of: either way a limit begins anew twice within that time.
         let forgotten = self.store.forget_own();
         self.forgotten.fetch_add(forgotten, Ordering::Relaxed);
-        self.put(rules, switches, namer, Before::Snapshot(&before));
     }
 
     /// The number of counters in this node's memory that were forgotten because the store told another hash key than they were

@@ -109,14 +109,16 @@ impl RuleSlots {
         self.rules.get(&hash(id)).map(|rule| rule.slot)
     }
 
-    /// The slots as bytes: at most ten for each of 65,534 rules, and four. The rules that are gone come first, in the order in
-    /// which they went.
+    /// The slots as bytes: at most ten for each of 65,534 rules, and four. If there are more, those that have been gone for
+    /// longest are left out first. The rules that are gone come first, in the order in which they went.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
+        let most = usize::from(OVERRIDES.0);
         let in_force = self.rules.iter().filter(|(_, rule)| rule.gone.is_none());
-        let ids = self.longest_gone().into_iter();
-        let ids = ids.chain(in_force.map(|(id, _)| *id));
-        let ids: Vec<u64> = ids.take(usize::from(OVERRIDES.0)).collect();
+        let in_force: Vec<u64> = in_force.map(|(id, _)| *id).take(most).collect();
+        let mut ids = self.longest_gone();
+        ids.drain(..(ids.len() + in_force.len()).saturating_sub(most));
+        ids.extend(in_force);
         let mut bytes = Vec::with_capacity(4 + ids.len() * RULE_BYTES);
         bytes.extend_from_slice(&u32::try_from(ids.len()).unwrap_or_default().to_le_bytes());
         for id in ids {
@@ -216,6 +218,25 @@ mod tests {
         assert_eq!(
             numbers(&next, &["new", "newer"]),
             [Some(last), Some(last - 1)]
+        );
+    }
+
+    #[test]
+    fn rules_in_force_are_saved_before_those_that_are_gone() {
+        let ids: Vec<String> = (0..u32::from(OVERRIDES.0) + 12)
+            .map(|id| id.to_string())
+            .collect();
+        let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+        let shared = RuleSlots::default().with(ids.iter().copied());
+        let (gone, in_force) = ids.split_at(20);
+        let saved = shared.with(in_force.iter().copied()).to_bytes();
+        let loaded = RuleSlots::from_bytes(&saved).expect("they are whole");
+        let found = |ids: &[&str]| ids.iter().filter(|id| loaded.get(id).is_some()).count();
+        assert_eq!(found(in_force), in_force.len());
+        assert_eq!(
+            (found(&gone[..12]), found(&gone[12..])),
+            (0, 8),
+            "of the last"
         );
     }
 

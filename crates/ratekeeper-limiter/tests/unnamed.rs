@@ -2,6 +2,7 @@
 
 use std::future::{Ready, ready};
 use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
@@ -39,6 +40,8 @@ struct LateKey {
     hash_key: Mutex<Option<HashKey>>,
     asked: Mutex<Vec<CounterKey>>,
     posted: Mutex<Vec<(CounterKey, i64)>>,
+    /// The times that it was to forget the counters in this node's memory.
+    forgotten: AtomicU64,
 }
 
 impl Store for LateKey {
@@ -56,6 +59,15 @@ impl Store for LateKey {
 
     fn hash_key(&self) -> Option<HashKey> {
         *self.hash_key.lock()
+    }
+
+    fn keeps_own(&self) -> bool {
+        true
+    }
+
+    fn forget_own(&self) -> u64 {
+        self.forgotten.fetch_add(1, Ordering::Relaxed);
+        7
     }
 
     fn post(&self, post: &Post) -> Option<Self::Ticket> {
@@ -85,6 +97,7 @@ fn limiter() -> Limiter<LateKey> {
         hash_key: Mutex::default(),
         asked: Mutex::default(),
         posted: Mutex::default(),
+        forgotten: AtomicU64::new(0),
     };
     let config = FallbackConfig {
         memory,
@@ -179,4 +192,29 @@ fn hits_under_a_hash_key_that_was_replaced_are_dropped_and_counted() {
     }
     let counts = limiter.owed();
     assert_eq!((counts.owed, counts.dropped, counts.expired), (1, 1, 0));
+}
+
+/// To forget a memory full of counters takes seconds, in which the thread that serves would serve nobody.
+#[test]
+fn no_request_forgets_what_the_node_keeps_and_failure_modes_answer_until_the_key_is_adopted() {
+    let limiter = limiter();
+    let store = limiter.store();
+    let forgotten = || (store.forgotten.load(Ordering::Relaxed), limiter.forgotten());
+    let key = HashKey::from_bytes([9; 16]);
+    *store.hash_key.lock() = Some(key);
+    for _ in 0..2 {
+        let decision = check(&limiter, &[("key", "other")], None);
+        assert!(decision.allowed() && decision.is_degraded());
+        assert_eq!(forgotten(), (0, 0), "by a request");
+    }
+    limiter.adopt_hash_key(key);
+    assert_eq!(forgotten(), (1, 7));
+    assert!(!check(&limiter, &[("key", "other")], None).is_degraded());
+    while limiter.flush_owed() {
+        std::thread::yield_now();
+    }
+    let counts = limiter.owed();
+    assert_eq!((counts.posted, counts.dropped), (2, 0));
+    limiter.adopt_hash_key(key);
+    assert_eq!(forgotten(), (1, 7), "it is the same key");
 }

@@ -35,6 +35,7 @@ use crate::listen::drain::Drain;
 use crate::listen::reading::ReadingRoom;
 use crate::listen::tls::Tls;
 use crate::logs::denials::CheckOrigin;
+use crate::logs::forgotten::ForgottenLog;
 use crate::logs::share_alarm::ShareAlarm;
 use crate::logs::unreadable::UnreadableRequests;
 use crate::regions::RegionLoans;
@@ -75,6 +76,7 @@ pub(crate) struct App {
     /// Tracks whether a rule's counters are about to fill with denials.
     pub(crate) crowded: ShareAlarm,
     pub(crate) unenforced: UnenforcedRules,
+    pub(crate) forgotten: ForgottenLog,
     /// The counts of rules as the last second began.
     pub(crate) last_counts: LastCounts,
     /// The share of decisions that failure modes gave of late.
@@ -134,6 +136,7 @@ impl App {
             monitored: RwLock::default(),
             crowded: ShareAlarm::default(),
             unenforced: UnenforcedRules::default(),
+            forgotten: ForgottenLog::default(),
             last_counts: LastCounts::default(),
             degraded: Degraded::default(),
             tls,

@@ -82,8 +82,13 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
+    /// Returns true if this node keeps counters in its memory, which take their time to be [forgotten](Self::forget_own).
+    fn keeps_own(&self) -> bool {
+        false
+    }
+
     /// Forgets the counters that this node keeps in its memory: they were named by another hash key, so that nobody will ask for
-    /// them. Returns their number.
+    /// them. Returns their number. Decisions go on meanwhile, but a full memory takes seconds.
     fn forget_own(&self) -> u64 {
         0
     }
@@ -200,6 +205,7 @@ mod tests {
             (Plain.own_slot(), Plain.hash_key(), Plain.away()),
             (None, None, None)
         );
+        assert_eq!((Plain.keeps_own(), Plain.forget_own()), (false, 0));
         assert!(Plain::late(ready(Err(StoreError::Timeout))).is_none());
     }
 }

@@ -132,6 +132,13 @@ impl Stores {
             .chain(&self.0.own)
     }
 
+    fn in_memory(&self) -> impl Iterator<Item = &MemoryStore> {
+        self.members().filter_map(|member| match &member.store {
+            Backend::Memory(store) => Some(store),
+            Backend::Shared(_) => None,
+        })
+    }
+
     fn member(&self, store: StoreSlot) -> &Member {
         if store == OWN
             && let Some(own) = &self.0.own
@@ -240,17 +247,12 @@ impl Store for Stores {
         self.shared()?.hash_key()
     }
 
+    fn keeps_own(&self) -> bool {
+        self.in_memory().next().is_some()
+    }
+
     fn forget_own(&self) -> u64 {
-        let own = self.members().filter_map(|member| match &member.store {
-            Backend::Memory(store) => Some(store),
-            Backend::Shared(_) => None,
-        });
-        let forgotten = own.map(|store| {
-            let counters = store.stats().counters;
-            store.clear();
-            counters
-        });
-        forgotten.sum()
+        self.in_memory().map(MemoryStore::clear).sum()
     }
 
     fn slot(&self, name: &str) -> StoreSlot {

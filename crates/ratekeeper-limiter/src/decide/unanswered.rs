@@ -78,8 +78,11 @@ impl<S: Store> Limiter<S> {
         extra: Option<&Extra>,
         answer: Result<Verdicts, StoreError>,
     ) -> Verdicts {
-        // A store that has learned its hash key since then does not serve counters named by another key.
-        if let Some(key) = self.store().hash_key() {
+        // A store that has learned its hash key since then does not serve counters named by another key. Where this node would
+        // forget counters with its key, which takes long, whoever maintains the limiter adopts it, and no request waits.
+        if !self.store().keeps_own()
+            && let Some(key) = self.store().hash_key()
+        {
             self.adopt_hash_key(key);
         }
         let (plan, snapshot) = (&matched.plan, matched.decision.snapshot());

@@ -8,6 +8,10 @@ use super::AdjustTimes;
 /// The microseconds of a minute.
 pub(super) const MINUTE: u64 = 60_000_000;
 
+/// The minutes by which the clock that another node records its calls by may be ahead of both of this node: as far as a state
+/// file may be from the future.
+const AHEAD_MAX: u64 = 60;
+
 /// The minute of a time, counted from 1970.
 pub(super) const fn minute(now: Timestamp) -> u64 {
     now.as_micros() / MINUTE
@@ -16,8 +20,9 @@ pub(super) const fn minute(now: Timestamp) -> u64 {
 /// The most calls in a period of whole minutes, among those that end in the current minute or the one before, and among
 /// those that end since `lower_after` ago. `calls` are by minute, in order.
 ///
-/// Nodes may record calls by clocks that are ahead of the wall: the current minute of either clock counts, and no call is too
-/// late to be a reason for a limit that is raised.
+/// Nodes may record calls by clocks that are ahead of the wall: the current minute of either clock counts, and a call up to
+/// [`AHEAD_MAX`] later is a reason for a limit that is raised. Later ones are of a clock that was wrong: they would keep it raised
+/// until the wall gets there.
 pub(super) fn of(
     calls: &[(u64, u64)],
     period: u64,
@@ -25,6 +30,7 @@ pub(super) fn of(
 ) -> ObservedCalls {
     let current = [times.wall, times.recorded].map(minute);
     let before = current.map(|minute| minute.saturating_sub(1));
+    let latest = minute(times.wall.max(times.recorded)) + AHEAD_MAX;
     let quiet = times.wall.as_micros().saturating_sub(lower_after.get());
     let quiet = minute(Timestamp::from_micros(quiet));
     // Between minutes with calls a period only loses some: these are the ends that matter.
@@ -43,7 +49,7 @@ pub(super) fn of(
             sum -= calls_there;
             first += 1;
         }
-        if end >= quiet {
+        if (quiet..=latest).contains(&end) {
             demand.peak = demand.peak.max(sum);
         }
         if current.contains(&end) || before.contains(&end) {
@@ -78,14 +84,14 @@ mod tests {
                 .into_iter()
                 .max()
                 .unwrap_or(0),
-            peak: (quiet..200).map(sum).max().unwrap_or(0),
+            peak: (quiet..=recorded + 60).map(sum).max().unwrap_or(0),
         }
     }
 
     proptest! {
         #[test]
         fn periods_are_added_up_as_a_slow_model_does(
-            calls in proptest::collection::btree_map(100..160_u64, 0..50_u64, 0..30),
+            calls in proptest::collection::btree_map(100..300_u64, 0..50_u64, 0..60),
             period in 1..20_u64,
             lower_after in 1..60_u64,
             current in 100..160_u64,

@@ -26,7 +26,6 @@ use crate::figures::{rule_counts, top_nodes};
 use crate::fleet;
 use crate::logs::debt::DebtLog;
 use crate::logs::dropped::DroppedLog;
-use crate::logs::forgotten::ForgottenLog;
 use crate::logs::growth;
 use crate::logs::shadow::ShadowLog;
 use crate::reload::follow::{Followed, follow};
@@ -72,7 +71,6 @@ async fn tick(app: Arc<App>) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut strays = StrayLog::new();
     let mut dropped = DroppedLog::default();
-    let mut forgotten = ForgottenLog::default();
     let mut debts = DebtLog::default();
     let mut shadow = ShadowLog::default();
     loop {
@@ -84,14 +82,14 @@ async fn tick(app: Arc<App>) {
             // At once: what is counted under another name until then is not seen elsewhere.
             key = key_changed => {
                 let limiter = Arc::clone(&limiter);
-                // It may forget a memory full of counters.
+                // It may forget a memory full of counters, as no request does.
                 blocking(move || limiter.adopt_hash_key(key)).await;
                 continue;
             }
         }
         strays.look(&limiter);
         dropped.look(&limiter);
-        forgotten.look(&limiter);
+        app.forgotten.look(&limiter);
         shadow.look(&limiter);
         growth::look(&limiter);
         app.crowded.look(&limiter);

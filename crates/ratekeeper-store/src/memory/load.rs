@@ -23,6 +23,9 @@ use crate::CounterKey;
 /// meanwhile: a running process follows that slowly.
 const AHEAD_MAX: Micros = Micros::from_secs(3_600);
 
+/// Buckets cleared under one lock, which takes some ten microseconds.
+const BUCKETS_PER_LOCK: usize = 128;
+
 /// The result of loading a state file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LoadedState {
@@ -141,12 +144,25 @@ impl MemoryStore {
         })
     }
 
-    /// Removes every counter and every record.
-    pub fn clear(&self) {
+    /// Removes every counter and every record; returns the number of counters.
+    ///
+    /// Decisions go on meanwhile, since a lock is held for a few microseconds at a time: what they count stays or is removed.
+    pub fn clear(&self) -> u64 {
+        // Before the counters: who repeats a request whose charge is removed is charged again.
         self.records.clear();
+        let mut removed = 0;
         for cell in &self.shards {
-            cell.0.lock().clear(&self.budget);
+            for from in (0..self.buckets_per_shard).step_by(BUCKETS_PER_LOCK) {
+                let shard = &mut *cell.0.lock();
+                // If the table grows meanwhile, counters move to a later part of it: none is missed.
+                let to = (from + BUCKETS_PER_LOCK).min(shard.table.buckets());
+                if from >= to || shard.table.used() == 0 {
+                    break;
+                }
+                removed += shard.clear(from..to, &self.budget);
+            }
         }
+        removed
     }
 
     fn put(&self, key: CounterKey, meta: Meta, state: State<'_>, now: Timestamp) -> Restored {

@@ -327,15 +327,18 @@ impl Shard {
         }
     }
 
-    /// Removes everything.
-    pub(super) fn clear(&mut self, budget: &Budget) {
-        for index in 0..self.table.buckets() {
+    /// Removes the counters of those buckets; returns their number.
+    pub(super) fn clear(&mut self, buckets: Range<usize>, budget: &Budget) -> u64 {
+        let mut removed = 0;
+        for bucket in buckets {
             for slot in 0..SLOTS {
-                if let Some(place) = self.table.used_at(index, slot) {
+                if let Some(place) = self.table.used_at(bucket, slot) {
                     budget.release(self.forget(place));
+                    removed += 1;
                 }
             }
         }
+        removed
     }
 }
 

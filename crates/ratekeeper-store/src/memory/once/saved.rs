@@ -5,6 +5,7 @@
 //!  outcome      kind | verdict << 8, and of a counter the remaining hits, those that were cut, and four times (us)
 //! ```
 
+use std::mem;
 use std::ops::Bound;
 
 use ratekeeper_core::{Micros, Outcome, Timestamp, Verdict};
@@ -67,9 +68,11 @@ impl Records {
     pub(in crate::memory) fn clear(&self) {
         for part in &self.parts {
             let mut part = part.lock();
-            part.records.clear();
-            part.ends.clear();
+            let removed = (mem::take(&mut part.records), mem::take(&mut part.ends));
             part.bytes = 0;
+            drop(part);
+            // It takes its time, for which nobody is to wait.
+            drop(removed);
         }
     }
 }

@@ -318,6 +318,32 @@ fn heap_states_stay_within_their_part_of_the_limit() {
     assert_eq!((store.stats().counters, store.stats().heap_bytes), (0, 0));
 }
 
+/// Decisions go on while it is cleared, so that what they count is either removed and told, or stays.
+#[test]
+fn clearing_tells_what_it_removes_while_counters_are_made() {
+    const EACH: u64 = 20_000;
+    let store = MemoryStore::new(MemoryConfig::default()).unwrap();
+    let log = limit(Algorithm::SlidingLog, 50, 3_600);
+    let fill = |from: u64| {
+        for identity in from..from + EACH {
+            assert!(decide(&store, &[of_rule(1, &log, identity)], 1_000).allowed);
+        }
+    };
+    fill(0);
+    let removed = std::thread::scope(|scope| {
+        let filled = scope.spawn(|| fill(EACH));
+        let mut removed = store.clear();
+        while !filled.is_finished() {
+            removed += store.clear();
+        }
+        removed
+    });
+    assert_eq!(removed + store.stats().counters, 2 * EACH);
+    assert!(removed >= EACH, "{removed}");
+    store.clear();
+    assert_eq!((store.stats().counters, store.stats().heap_bytes), (0, 0));
+}
+
 #[test]
 fn counts_that_outgrow_their_words_are_accounted_for() {
     let store = without_share();
