@@ -280,7 +280,7 @@ const fn is_lent(rule: &Rule) -> bool {
     )
 }
 
-/// How and where hits of the rule are counted.
+/// The consistency, the leases and the store of the rule's counters.
 fn counting(rule: &Rule) -> (Option<Consistency>, Micros, Option<&str>) {
     (rule.consistency, rule.lease, rule.store.as_deref())
 }

@@ -34,7 +34,7 @@ pub(super) fn all(before: &Side<'_>, after: &Side<'_>, told: &BTreeSet<&str>) ->
 struct Taken<'a> {
     sides: [(&'a Side<'a>, &'a Domain); 2],
     told: &'a BTreeSet<&'a str>,
-    /// What requests that end at a descriptor of the old rules may go on with to meet a limit.
+    /// The entries with which requests that end at a descriptor of the old rules may go on to meet a limit.
     below: HashMap<*const Node, Rc<[Request]>>,
     /// Of a descriptor of the old rules and what takes its place: those of the above that lead to a warning.
     asked: HashMap<(*const Node, String), Rc<[usize]>>,
@@ -90,7 +90,7 @@ impl Taken<'_> {
         Some(place)
     }
 
-    /// What `request`, which ends at `node` of the old rules, may go on with to meet a limit there.
+    /// The entries with which `request`, which ends at `node` of the old rules, may go on to meet a limit there.
     fn below(&mut self, request: &Request, node: &Node) -> Rc<[Request]> {
         let ([(before, old), _], told) = (self.sides, self.told);
         let below = self.below.entry(ptr::from_ref(node)).or_insert_with(|| {
