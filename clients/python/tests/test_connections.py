@@ -89,6 +89,26 @@ class Loops(unittest.TestCase):
     def test_a_release_whose_loop_ended_before_the_answer_is_repeated_in_the_next(self) -> None:
         self.assertEqual(self.lost_in_its_loop("release"), ["/v1/release", "/v1/release"])
 
+    @unittest.skipIf(sys.version_info < (3, 10), "assertNoLogs came with 3.10")
+    def test_a_release_that_ends_with_the_last_loop_prints_nothing(self) -> None:
+        came, is_over = threading.Event(), threading.Event()
+
+        def serve(path: str, body: Any) -> Any:
+            came.set()
+            is_over.wait(60)
+            return grant(path, body)
+
+        async def release(service: AsyncRatekeeper) -> None:
+            task = asyncio.ensure_future(service.release("p"))
+            await asyncio.get_running_loop().run_in_executor(None, came.wait, 60)
+            self.assertFalse(task.done())
+
+        with served(serve) as server, warnings.catch_warnings(), self.assertNoLogs("asyncio"):
+            warnings.simplefilter("ignore", ResourceWarning)
+            asyncio.run(release(AsyncRatekeeper(server.url, timeout=60)))
+            gc.collect()
+            is_over.set()
+
     def test_a_second_loop_at_once_is_refused_and_the_first_goes_on(self) -> None:
         inside, outside = threading.Event(), threading.Event()
 

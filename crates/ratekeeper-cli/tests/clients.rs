@@ -16,7 +16,7 @@ use ratekeeper_testkit::process::output_of;
 use tempfile::tempdir;
 
 /// The largest that a package may be, in bytes: a little more than the larger one has.
-const PACKAGE_MAX: u64 = 54_000;
+const PACKAGE_MAX: u64 = 56_000;
 
 #[test]
 fn the_typescript_client_passes_its_own_tests() {

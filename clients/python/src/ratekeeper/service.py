@@ -512,7 +512,7 @@ class AsyncRatekeeper(Calls):
                 # One that does not run may go on at any time in its thread, which is this one or has ended.
                 is_elsewhere = self._thread is not threading.current_thread() and self._thread.is_alive()
                 if before.is_running() or is_elsewhere:
-                    raise RuntimeError("this client is used by an event loop that is not closed: make one for each thread")
+                    raise RuntimeError("this client is used by an event loop that is not closed: make one for each thread, or use Ratekeeper")
             self._loop, self._thread = loop, threading.current_thread()
         if before is not None:
             self._connect_anew()
@@ -525,8 +525,7 @@ class AsyncRatekeeper(Calls):
         for tasks in (self._tasks, self._releases):
             for task in [task for task in tasks if task.get_loop().is_closed()]:
                 tasks.discard(task)
-                # As asyncio does for its own: it would print that the task never ended.
-                setattr(task, "_log_destroy_pending", False)
+                _tell_no_end(task)
                 # What it leads or looks for is free now, and not when it is collected. It may wait for what was closed.
                 with suppress(RuntimeError):
                     if coroutine := task.get_coro():
@@ -543,6 +542,8 @@ class AsyncRatekeeper(Calls):
 
     def _begin_to_give_back(self) -> None:
         self._giving_back = self._start(self._give_back())
+        # A loop may end under it, and the next one goes on: what is lost is remembered.
+        _tell_no_end(self._giving_back)
 
     def _start(self, steps: Steps[None]) -> asyncio.Task[None]:
         return self._start_task(self._run(steps))
@@ -595,3 +596,8 @@ class AsyncPermit(Held):
     async def __aexit__(self, *_: object) -> None:
         with suppress(ServiceError):
             await self.release()
+
+
+def _tell_no_end(task: asyncio.Task[Any]) -> None:
+    """Keeps asyncio from printing that the task never ended, as it does not for its own."""
+    setattr(task, "_log_destroy_pending", False)
